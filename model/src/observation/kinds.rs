@@ -1,0 +1,595 @@
+//! The closed table of kinds.
+
+use crate::string_enum;
+use crate::value::{Field, Value};
+use std::collections::BTreeMap;
+
+/// One attribute of a kind, for documentation and for the validation of packs.
+#[derive(Debug, Clone, Copy)]
+pub struct FieldDoc {
+    /// Name without the `kvprov.` prefix.
+    pub name: &'static str,
+    /// Type, as [`Field::TYPE`].
+    pub field_type: &'static str,
+    /// The closed list of words, where the type is one.
+    pub words: &'static [&'static str],
+    /// What it says.
+    pub doc: &'static [&'static str],
+}
+
+/// One kind, for documentation and for the validation of packs.
+#[derive(Debug, Clone, Copy)]
+pub struct KindDoc {
+    /// Name without the `kvprov.` prefix.
+    pub name: &'static str,
+    /// What it says.
+    pub doc: &'static [&'static str],
+    /// Its attributes.
+    pub fields: &'static [FieldDoc],
+}
+
+macro_rules! kinds {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident = $word:literal {
+            $($(#[doc = $fdoc:literal])+ $field:ident: $type:ty,)+
+        }
+    )+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug, Clone, Default, PartialEq)]
+            pub struct $variant {
+                $($(#[doc = $fdoc])+ pub $field: $type,)+
+            }
+        )+
+
+        /// What one kind of observation says.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Body {
+            $($(#[doc = $doc])+ $variant($variant),)+
+            /// A kind of a newer version; its attributes are in `extra`.
+            Unknown {
+                /// Its name without the `kvprov.` prefix.
+                kind: String,
+            },
+        }
+
+        impl Body {
+            /// The table of kinds.
+            pub const KINDS: &'static [KindDoc] = &[$(KindDoc {
+                name: $word,
+                doc: &[$($doc),+],
+                fields: &[$(FieldDoc {
+                    name: stringify!($field),
+                    field_type: <$type as Field>::TYPE,
+                    words: <$type as Field>::WORDS,
+                    doc: &[$($fdoc),+],
+                }),+],
+            }),+];
+
+            /// The kind's name without the `kvprov.` prefix.
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $word,)+
+                    Self::Unknown { kind } => kind,
+                }
+            }
+
+            /// Hands every present attribute to `sink`, by name without prefix.
+            pub fn for_each_attribute(&self, mut sink: impl FnMut(&'static str, Value)) {
+                match self {
+                    $(Self::$variant(body) => {
+                        $(if let Some(value) = body.$field.put() { sink(stringify!($field), value); })+
+                    })+
+                    Self::Unknown { .. } => {}
+                }
+            }
+
+            /// An empty body of a kind.
+            pub fn empty(kind: &str) -> Self {
+                match kind {
+                    $($word => Self::$variant($variant::default()),)+
+                    other => Self::Unknown { kind: other.to_owned() },
+                }
+            }
+
+            /// Sets one attribute by name without prefix; gives the value back when this kind has no such attribute
+            /// or its type is another.
+            pub fn set(&mut self, name: &str, value: Value) -> Result<(), Value> {
+                match self {
+                    $(Self::$variant(body) => match name {
+                        $(stringify!($field) => { body.$field = Field::take(value)?; Ok(()) })+
+                        _ => Err(value),
+                    })+
+                    Self::Unknown { .. } => Err(value),
+                }
+            }
+        }
+    };
+}
+
+string_enum! {
+    /// What a worker is for.
+    pub enum Role {
+        /// Computes prompts for others.
+        Prefill = "prefill",
+        /// Decodes from KV that others computed.
+        Decode = "decode",
+        /// Both.
+        Both = "both",
+        /// Keeps artifacts.
+        Store = "store",
+        /// Routes requests.
+        Router = "router",
+    }
+}
+
+string_enum! {
+    /// How something ended.
+    pub enum Outcome {
+        /// It began.
+        Started = "started",
+        /// It is waiting.
+        Waiting = "waiting",
+        /// It worked.
+        Succeeded = "succeeded",
+        /// It failed.
+        Failed = "failed",
+    }
+}
+
+string_enum! {
+    /// What became of a request whose KV did not arrive.
+    pub enum Consequence {
+        /// The engine computed the prompt itself.
+        Recomputed = "recomputed",
+        /// The request failed or was aborted.
+        RequestFailed = "request_failed",
+    }
+}
+
+string_enum! {
+    /// Calls that change what a worker runs or holds.
+    pub enum AdminClass {
+        /// An adapter was loaded.
+        LoraLoad = "lora_load",
+        /// An adapter was unloaded.
+        LoraUnload = "lora_unload",
+        /// Weights were replaced in the running engine.
+        WeightsUpdate = "weights_update",
+        /// A cache was emptied.
+        CacheReset = "cache_reset",
+        /// The engine went to sleep.
+        Sleep = "sleep",
+        /// The engine woke up.
+        Wake = "wake",
+    }
+}
+
+string_enum! {
+    /// Life of a lease on KV.
+    pub enum LeaseState {
+        /// The KV waits for a reader.
+        Granted = "granted",
+        /// All readers came.
+        Released = "released",
+        /// The time ran out.
+        Expired = "expired",
+        /// Somebody read after the end, or nobody knows the request.
+        ReadAfterEnd = "read_after_end",
+    }
+}
+
+string_enum! {
+    /// What happened to an artifact.
+    pub enum ArtifactAction {
+        /// Written completely, under its final name.
+        Written = "written",
+        /// Read completely.
+        Read = "read",
+        /// Read with another size than it has.
+        Partial = "partial",
+        /// Looked up and not there.
+        Missed = "missed",
+        /// Looked up and there.
+        Found = "found",
+        /// Removed.
+        Removed = "removed",
+        /// To be removed or read, known before, and already gone.
+        Gone = "gone",
+        /// A write was refused.
+        Refused = "refused",
+        /// Removed as part of emptying the whole store.
+        Cleared = "cleared",
+    }
+}
+
+string_enum! {
+    /// What a KV event says.
+    pub enum BlockAction {
+        /// Blocks were stored.
+        Stored = "stored",
+        /// Blocks were removed.
+        Removed = "removed",
+        /// Every block was removed.
+        Cleared = "cleared",
+    }
+}
+
+string_enum! {
+    /// A place where an engine keeps KV.
+    pub enum Tier {
+        /// The engine's own device cache.
+        Device = "device",
+        /// Host memory of the engine.
+        Host = "host",
+        /// A tier behind a connector, local to the engine.
+        Offload = "offload",
+        /// A shared store.
+        Storage = "storage",
+        /// A peer.
+        Peer = "peer",
+    }
+}
+
+kinds! {
+    /// Engine, version, role, settings, processes of a worker. Several of them merge field by field.
+    Worker = "worker" {
+        /// Engine: `vllm`, `sglang`, `lmcache`, `mooncake`, `dynamo`, `llm-d`, `nixl`.
+        engine: Option<String>,
+        /// Its version as printed.
+        engine_version: Option<String>,
+        /// What it is for.
+        role: Option<Role>,
+        /// Engine ids by which peers know it.
+        engine_ids: Vec<String>,
+        /// Settings as arguments and environment show them, flattened with dots.
+        settings: BTreeMap<String, String>,
+        /// Normalised settings and defaults of the version; names in `model::fact`.
+        facts: BTreeMap<String, String>,
+        /// Where facts come from, where it is not a setting: `default of 0.32`, `log line`.
+        fact_origins: BTreeMap<String, String>,
+        /// Process ids of its tree.
+        pids: Vec<String>,
+        /// Kubernetes pod.
+        pod: Option<String>,
+        /// Sources that watch it: `log`, `metrics`, `kernel`, `kv-events`.
+        watched_by: Vec<String>,
+    }
+    /// The end of a worker.
+    WorkerGone = "worker_gone" {
+        /// Signal that ended it.
+        exit_signal: Option<i64>,
+        /// Exit status.
+        exit_status: Option<i64>,
+    }
+    /// One factor of a worker or of an adapter on it, from its time on.
+    Factor = "factor" {
+        /// Name of the factor.
+        factor: Option<String>,
+        /// The adapter that has it; absent: the worker.
+        adapter: Option<String>,
+        /// How the value was made.
+        algorithm: Option<String>,
+        /// The value.
+        value: Option<String>,
+        /// How much is known.
+        state: Option<crate::factor::FactorState>,
+        /// File or call that shows it.
+        origin: Option<String>,
+    }
+    /// One leg of a request over HTTP: between client and router, router and prefill, router and decode.
+    RequestLeg = "request_leg" {
+        /// The leg by the role of the side that answers: prefill, decode, both, router.
+        leg: Option<Role>,
+        /// The client's id.
+        request_id: Option<String>,
+        /// The id in the reply.
+        reply_id: Option<String>,
+        /// The model asked for.
+        model: Option<String>,
+        /// The adapter asked for.
+        adapter: Option<String>,
+        /// `host:port` asked.
+        endpoint: Option<String>,
+        /// W3C trace context.
+        traceparent: Option<String>,
+        /// Whether the request to this side carried KV parameters.
+        kv_params_sent: Option<bool>,
+        /// Whether the reply of this side carried KV parameters.
+        kv_params_received: Option<bool>,
+        /// Engine id in the KV parameters.
+        remote_engine_id: Option<String>,
+        /// Request id on the prefill side in the KV parameters.
+        remote_request_id: Option<String>,
+        /// `host:port` in the KV parameters.
+        remote_peer: Option<String>,
+        /// Join key of connectors that have one.
+        transfer_id: Option<String>,
+        /// Blocks in the KV parameters.
+        remote_blocks: Option<i64>,
+        /// Tokens in the KV parameters.
+        remote_tokens: Option<i64>,
+        /// Nanoseconds from start to end.
+        duration_ns: Option<i64>,
+        /// HTTP status.
+        status: Option<i64>,
+        /// Prompt tokens in the usage.
+        prompt_tokens: Option<i64>,
+        /// Cached prompt tokens in the usage.
+        cached_tokens: Option<i64>,
+        /// Completion tokens in the usage.
+        completion_tokens: Option<i64>,
+        /// Finish reason.
+        finish_reason: Option<String>,
+        /// Weight version that the reply claims.
+        weight_version: Option<String>,
+        /// The client left before the end.
+        client_gone: Option<bool>,
+    }
+    /// A call or line that changes what a worker runs or holds.
+    AdminCall = "admin_call" {
+        /// What it does.
+        class: Option<AdminClass>,
+        /// Names concerned: adapters.
+        names: Vec<String>,
+        /// Paths concerned.
+        paths: Vec<String>,
+        /// Tiers that it empties.
+        tiers: Vec<String>,
+        /// Whether it worked.
+        outcome: Option<Outcome>,
+        /// The engine says that blocks of the old content stay valid.
+        keeps_old_blocks: Option<bool>,
+        /// How often it happened in the interval, where only a counter shows it.
+        times: Option<i64>,
+    }
+    /// A handshake of two peers.
+    Handshake = "handshake" {
+        /// `host:port` of the peer.
+        peer: Option<String>,
+        /// Own engine id.
+        local_engine_id: Option<String>,
+        /// Engine id of the peer, as expected.
+        remote_engine_id: Option<String>,
+        /// Engine id that answered.
+        answered_engine_id: Option<String>,
+        /// Own compatibility hash.
+        local_hash: Option<String>,
+        /// The peer's compatibility hash.
+        remote_hash: Option<String>,
+        /// How it ended.
+        outcome: Option<Outcome>,
+        /// Why it failed.
+        cause: Option<crate::finding::Cause>,
+        /// Requests that waited for it.
+        request_ids: Vec<String>,
+        /// Nanoseconds.
+        duration_ns: Option<i64>,
+    }
+    /// A transfer of KV between two workers.
+    Transfer = "transfer" {
+        /// Id on the side that speaks.
+        request_id: Option<String>,
+        /// Further ids in the same statement.
+        request_ids: Vec<String>,
+        /// Id on the other side.
+        remote_request_id: Option<String>,
+        /// Join key of connectors that have one: transfer id, bootstrap room.
+        transfer_id: Option<String>,
+        /// Own engine id.
+        local_engine_id: Option<String>,
+        /// Engine id of the peer.
+        remote_engine_id: Option<String>,
+        /// `host:port` of the peer.
+        peer: Option<String>,
+        /// `pull`, `push`, `send`, `receive`.
+        direction: Option<String>,
+        /// Bytes that should move.
+        bytes_expected: Option<i64>,
+        /// Bytes that moved.
+        bytes_seen: Option<i64>,
+        /// Whether the path shows its bytes to the kernel.
+        visible: Option<bool>,
+        /// How it ended.
+        outcome: Option<Outcome>,
+        /// Why it failed.
+        cause: Option<crate::finding::Cause>,
+        /// The engine's own word for the failure.
+        failure: Option<String>,
+        /// What the engine says becomes of the request.
+        consequence: Option<Consequence>,
+        /// Tokens concerned.
+        tokens: Option<i64>,
+        /// Blocks concerned.
+        blocks: Option<i64>,
+        /// Nanoseconds.
+        duration_ns: Option<i64>,
+        /// Equal statements folded into this one.
+        times: Option<i64>,
+    }
+    /// A lease on KV that waits for its reader.
+    Lease = "lease" {
+        /// Id on the side that holds the KV.
+        request_id: Option<String>,
+        /// Where it is in its life.
+        state: Option<LeaseState>,
+        /// Readers that came.
+        readers: Option<i64>,
+        /// When the reader read on its own node's clock, where known, in nanoseconds since the epoch.
+        read_wall_ns: Option<i64>,
+    }
+    /// The engine's own words on KV that could not be loaded.
+    KvLoad = "kv_load" {
+        /// What became of the requests.
+        consequence: Option<Consequence>,
+        /// Their ids, where printed.
+        request_ids: Vec<String>,
+        /// How many requests.
+        requests: Option<i64>,
+        /// Tokens concerned.
+        tokens: Option<i64>,
+        /// Blocks or keys concerned.
+        blocks: Option<i64>,
+        /// Blocks or keys asked for.
+        blocks_asked: Option<i64>,
+        /// Where the KV should have come from.
+        tier: Option<Tier>,
+        /// Why.
+        cause: Option<crate::finding::Cause>,
+        /// The store or peer.
+        peer: Option<String>,
+    }
+    /// What a request or an interval took from caches.
+    CacheUse = "cache_use" {
+        /// The request; absent for an interval.
+        request_id: Option<String>,
+        /// The adapter of the request.
+        adapter: Option<String>,
+        /// Where from.
+        tier: Option<Tier>,
+        /// Tokens asked for.
+        asked: Option<i64>,
+        /// Tokens found at lookup.
+        hit: Option<i64>,
+        /// Tokens to be loaded after lookup.
+        needed: Option<i64>,
+        /// Tokens that came.
+        retrieved: Option<i64>,
+        /// Tokens computed.
+        computed: Option<i64>,
+        /// Tokens written to the store.
+        stored: Option<i64>,
+    }
+    /// Increases of counters over an interval, after the version's meaning was applied.
+    Counters = "counters" {
+        /// Begin of the interval on the node's clock; absent when the values are totals of a single snapshot.
+        since_wall_ns: Option<i64>,
+        /// Increases by name; names in `model::counter`.
+        values: BTreeMap<String, f64>,
+        /// Totals at the end of the interval by name.
+        totals: BTreeMap<String, f64>,
+        /// Labels that are the same for all: model name, engine.
+        labels: BTreeMap<String, String>,
+        /// Counters that began anew in the interval.
+        resets: Option<i64>,
+    }
+    /// Something happened to a stored artifact.
+    Artifact = "artifact" {
+        /// The store.
+        store: Option<String>,
+        /// The whole key or file name.
+        key: Option<String>,
+        /// The grammar that split the key.
+        grammar: Option<String>,
+        /// The part of the key that stands for token content.
+        content: Option<String>,
+        /// The other parts of the key by fact name.
+        fields: BTreeMap<String, String>,
+        /// What happened.
+        action: Option<ArtifactAction>,
+        /// Bytes that moved.
+        bytes: Option<i64>,
+        /// Bytes that were asked for.
+        bytes_wanted: Option<i64>,
+        /// Process that did it.
+        pid: Option<i64>,
+    }
+    /// A KV event of an engine.
+    Block = "block" {
+        /// What happened.
+        action: Option<BlockAction>,
+        /// Block hashes as the engine publishes them.
+        hashes: Vec<String>,
+        /// Content hashes at the ends of these blocks, where comparable; empty text where not.
+        content: Vec<String>,
+        /// Id of the key of the content hashes.
+        content_key: Option<String>,
+        /// Hash of the block before the first.
+        parent: Option<String>,
+        /// Tokens of one block.
+        block_size: Option<i64>,
+        /// Tokens in all.
+        tokens: Option<i64>,
+        /// `GPU`, `CPU`, `STORAGE`, …
+        medium: Option<String>,
+        /// Adapter by name.
+        adapter: Option<String>,
+        /// Whether the hash holds more than tokens: a salt, an image, an adapter.
+        extra_keys: Option<bool>,
+        /// Sequence number of the batch.
+        sequence: Option<i64>,
+    }
+    /// A store as a whole.
+    Store = "store" {
+        /// The store.
+        store: Option<String>,
+        /// Who makes it.
+        engine: Option<String>,
+        /// What bounds it, in bytes.
+        capacity_bytes: Option<i64>,
+        /// Bytes in use.
+        used_bytes: Option<i64>,
+        /// What happened: `refused`, `evicted`, `pressure`.
+        event: Option<String>,
+        /// Key concerned.
+        key: Option<String>,
+        /// Writes or keys concerned.
+        keys: Option<i64>,
+        /// Configurations that disagree, by fact name, where the source states it: `a` and `b` values joined by ` != `.
+        disagreement: BTreeMap<String, String>,
+        /// Equal statements folded into this one.
+        times: Option<i64>,
+    }
+    /// How a worker turned tokens into a key, where a source prints it.
+    KeyDerivation = "key_derivation" {
+        /// Hash before.
+        parent: Option<String>,
+        /// Salted digest of the printed tokens; equal means equal tokens on one fleet key.
+        tokens_digest: Option<String>,
+        /// Number of tokens that were hashed.
+        tokens: Option<i64>,
+        /// `single` or `pairs`, where visible.
+        token_form: Option<String>,
+        /// Digest of the first printed token alone, to compare across token forms.
+        first_token_digest: Option<String>,
+        /// The resulting hash.
+        result: Option<String>,
+        /// Whether it was to look up (`lookup`) or to store (`store`).
+        purpose: Option<String>,
+    }
+    /// A warning or worse of a KV module that no template knows.
+    Trouble = "trouble" {
+        /// `warning`, `error`, `critical`.
+        level: Option<String>,
+        /// Module or file.
+        module: Option<String>,
+        /// Hash of the message with its digits dropped.
+        message_hash: Option<String>,
+        /// Equal ones folded into this one.
+        times: Option<i64>,
+    }
+    /// What a source lost and why.
+    Loss = "loss" {
+        /// Where: `read`, `decode`, `match`, `ship`.
+        stage: Option<String>,
+        /// Why.
+        reason: Option<String>,
+        /// How many records.
+        records: Option<i64>,
+        /// How many bytes.
+        bytes: Option<i64>,
+    }
+    /// Clocks of a node.
+    Clock = "clock" {
+        /// Nanoseconds by which the node's wall clock is ahead of the collector's.
+        offset_ns: Option<i64>,
+        /// Half the width of the estimate.
+        uncertainty_ns: Option<i64>,
+    }
+    /// A sign of life: the source has delivered everything up to its time.
+    Alive = "alive" {
+        /// Sources that are complete up to here.
+        streams: Vec<String>,
+    }
+}
