@@ -1,1 +1,11 @@
-//! TEMP
+//! The agent: turns what a node shows into observations. It observes and never concludes.
+//!
+//! One folder a source. Every reader takes bytes or records and a sink, and gives observations; none knows whether
+//! the bytes come from a live engine or from a recording.
+
+pub mod bundle;
+pub mod events;
+pub mod kernel;
+pub mod logs;
+pub mod metrics;
+pub mod source;

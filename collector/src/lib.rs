@@ -1,1 +1,9 @@
-//! TEMP
+//! The collector: merges observations into the ledger and concludes.
+//!
+//! The agent observes, the collector concludes. A detector knows neither where an observation came from nor where a
+//! finding goes.
+
+pub mod detect;
+pub mod ledger;
+pub mod lineage;
+pub mod view;

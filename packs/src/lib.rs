@@ -1,1 +1,1 @@
-//! TEMP
+//! Signature packs: what engines print, expose and are started with, as data.
