@@ -1,1 +1,1 @@
-//! (under construction)
+//! KV events: which blocks an engine stored and removed.
