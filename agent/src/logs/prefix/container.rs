@@ -5,7 +5,7 @@
 //! --prefix` `[pod/x/container] `; `stern` and the like `pod container `.
 
 use super::scan::{eat, run, some_blanks};
-use super::{JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, noise, stamp};
+use super::{JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, stamp};
 use std::borrow::Cow;
 
 /// Opens one physical line.
@@ -91,23 +91,15 @@ pub(super) fn kubectl<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'
 
 /// `decode-0 sglang ` before something that is a prefix.
 pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
-    if let Some((names, rest)) = pod_and_container(text)
-        && (begins_with_prefix(rest) || is_bare_clock(rest))
-    {
-        prefix.pod = Some(names.to_owned());
-        return Some(Peeled::More(rest));
-    }
     let (pod, rest) = name(text)?;
     let rest = some_blanks(rest.strip_prefix(':').unwrap_or(rest))?;
-    if pod.contains('-') && begins_with_prefix(rest) {
-        prefix.pod = Some(pod.to_owned());
-        return Some(Peeled::More(rest));
-    }
-    None
-}
-
-fn is_bare_clock(text: &str) -> bool {
-    stamp::full(text).is_some()
+    let (names, rest) = if pod.contains('-') && begins_with_prefix(rest) {
+        (pod, rest)
+    } else {
+        pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest))?
+    };
+    prefix.pod = Some(names.to_owned());
+    Some(Peeled::More(rest))
 }
 
 fn pod_and_container(text: &str) -> Option<(&str, &str)> {
@@ -126,9 +118,4 @@ fn name(text: &str) -> Option<(&str, &str)> {
     let (name, rest) =
         run(text, 253, |b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')?;
     (name.starts_with(|c: char| c.is_ascii_alphanumeric()) && !name.ends_with('-')).then_some((name, rest))
-}
-
-/// Drops colour codes so that names that a viewer coloured are seen.
-pub(super) fn plain(text: &str) -> Cow<'_, str> {
-    noise::without_colours(text)
 }

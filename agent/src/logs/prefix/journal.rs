@@ -9,7 +9,7 @@ pub(super) fn kernel_level<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Pee
     let (digits, rest) = run(eat(text, "<")?, 3, |b| b.is_ascii_digit())?;
     let rest = eat(rest, ">")?;
     let priority: u32 = digits.parse().ok().filter(|priority| *priority < 192)?;
-    prefix.level.get_or_insert(Level::from_priority(priority));
+    prefix.level = Some(Level::from_priority(priority));
     // RFC 5424 goes on with its version.
     Some(Peeled::More(rest.strip_prefix("1 ").filter(|rest| stamp::full(rest).is_some()).unwrap_or(rest)))
 }

@@ -46,8 +46,18 @@ const LEVEL: [&str; 7] = ["levelname", "level", "severity", "log.level", "loglev
 const TIME: [&str; 8] = ["asctime", "time", "timestamp", "ts", "@timestamp", "t", "datetime", "created"];
 const MODULE: [&str; 7] = ["name", "logger", "target", "module", "logger_name", "filename", "caller"];
 const NOT_MESSAGE: [&str; 12] = [
-    "processName", "process", "pid", "thread", "threadName", "lineno", "pathname", "funcName", "span", "spans",
-    "stacktrace", "line_number",
+    "processName",
+    "process",
+    "pid",
+    "thread",
+    "threadName",
+    "lineno",
+    "pathname",
+    "funcName",
+    "span",
+    "spans",
+    "stacktrace",
+    "line_number",
 ];
 
 // === impl Record ===
@@ -87,7 +97,9 @@ pub(super) fn open(text: &str) -> Option<JsonLine> {
 
 fn classify(mut object: Map<String, Value>) -> JsonLine {
     if let Some(Value::String(_)) = object.get("log")
-        && ["stream", "time", "kubernetes", "attrs", "container_name"].iter().any(|key| object.contains_key(*key))
+        && ["stream", "time", "kubernetes", "attrs", "container_name"]
+            .iter()
+            .any(|key| object.contains_key(*key))
     {
         return JsonLine::Wrapper(docker(&mut object));
     }
@@ -123,8 +135,10 @@ fn journald(object: &mut Map<String, Value>) -> Wrapper {
         Some(Value::String(text)) => text,
         // journald exports what is not UTF-8 or holds control characters as an array of bytes.
         Some(Value::Array(bytes)) => {
-            let bytes: Vec<u8> =
-                bytes.iter().filter_map(|byte| byte.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
+            let bytes: Vec<u8> = bytes
+                .iter()
+                .filter_map(|byte| byte.as_u64().and_then(|byte| u8::try_from(byte).ok()))
+                .collect();
             String::from_utf8_lossy(&bytes).into_owned()
         }
         _ => String::new(),
@@ -132,9 +146,12 @@ fn journald(object: &mut Map<String, Value>) -> Wrapper {
     let micros = ["_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP"]
         .iter()
         .find_map(|key| object.get(*key))
-        .and_then(|value| value.as_str().and_then(|text| text.parse::<f64>().ok()).or_else(|| value.as_f64()));
-    let priority =
-        object.get("PRIORITY").and_then(|value| value.as_str().and_then(|p| p.parse().ok()).or_else(|| as_u32(value)));
+        .and_then(|value| {
+            value.as_str().and_then(|text| text.parse::<f64>().ok()).or_else(|| value.as_f64())
+        });
+    let priority = object
+        .get("PRIORITY")
+        .and_then(|value| value.as_str().and_then(|p| p.parse().ok()).or_else(|| as_u32(value)));
     Wrapper {
         stamp: micros.and_then(stamp::epoch),
         level: priority.map(Level::from_priority),
@@ -189,7 +206,8 @@ fn record(object: &Map<String, Value>) -> Option<Record> {
 
 fn append_field(message: &mut String, key: &str, value: &Value) {
     use std::fmt::Write as _;
-    let known = MESSAGE.iter().chain(&LEVEL).chain(&TIME).chain(&MODULE).chain(&NOT_MESSAGE).any(|name| *name == key);
+    let known =
+        MESSAGE.iter().chain(&LEVEL).chain(&TIME).chain(&MODULE).chain(&NOT_MESSAGE).any(|name| *name == key);
     if known || key == "exc_info" {
         return;
     }

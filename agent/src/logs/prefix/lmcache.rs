@@ -50,7 +50,9 @@ pub(super) fn trailer<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
     let Some(open) = trimmed.strip_suffix(')').and_then(|inner| inner.rfind('(')) else { return text };
     let inside = &trimmed[open + 1..trimmed.len() - 1];
     let mut parts = inside.splitn(3, ':');
-    let (Some(file), Some(line), Some(module)) = (parts.next(), parts.next(), parts.next()) else { return text };
+    let (Some(file), Some(line), Some(module)) = (parts.next(), parts.next(), parts.next()) else {
+        return text;
+    };
     let is_line = run(line, 7, |b| b.is_ascii_digit()).is_some_and(|(_, rest)| rest.is_empty());
     let is_module =
         !module.is_empty() && module.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'_');

@@ -27,6 +27,7 @@ mod viewer;
 
 pub use json::JsonLine;
 pub use level::Level;
+pub use noise::without_colours;
 pub use stamp::Stamp;
 
 use std::borrow::Cow;
@@ -226,10 +227,10 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
             .or_else(|| sglang::peel(text, prefix))
             .or_else(|| nixl::peel(text, prefix))
             .or_else(|| container::cri_text(text, prefix))
+            .or_else(|| python::dashed(text, prefix))
             .or_else(|| journal::peel(text, prefix))
             .or_else(|| viewer::peel(text, prefix))
             .or_else(|| tracing::peel(text, prefix))
-            .or_else(|| python::dashed(text, prefix))
             .or_else(|| viewer::stamped(text, prefix))
             .or_else(|| process::rank_label(text, prefix))
             .or_else(|| named(text, prefix)),
@@ -256,6 +257,3 @@ fn begins_with_prefix(text: &str) -> bool {
     let mut probe = Prefix { pod: Some(String::new()), ..Prefix::default() };
     layer(text, &mut probe).is_some()
 }
-
-#[cfg(test)]
-mod tests;

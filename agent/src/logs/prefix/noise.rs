@@ -15,7 +15,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Drops `ESC [ … letter`, and `[2m` and the like where the escape byte was lost.
-pub(super) fn without_colours(text: &str) -> Cow<'_, str> {
+pub fn without_colours(text: &str) -> Cow<'_, str> {
     let escaped = text.contains('\u{1b}');
     // Only text that also resets its colour is taken for coloured text.
     let lost = !escaped && text.contains("[0m");

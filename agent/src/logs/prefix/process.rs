@@ -47,7 +47,9 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peele
 /// `[repeated 15x across cluster]` at the end; Ray may add how to turn it off.
 pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
     let Some(at) = text.rfind("[repeated ") else { return text };
-    let Some((digits, rest)) = run(&text[at + "[repeated ".len()..], 9, |b| b.is_ascii_digit()) else { return text };
+    let Some((digits, rest)) = run(&text[at + "[repeated ".len()..], 9, |b| b.is_ascii_digit()) else {
+        return text;
+    };
     if !rest.starts_with("x across") {
         return text;
     }

@@ -71,7 +71,9 @@ fn zone(text: &str) -> Option<(i32, &str)> {
     if let Some(rest) = text.strip_prefix('Z') {
         return Some((0, rest));
     }
-    if let Some(rest) = text.strip_prefix(" UTC").filter(|rest| !rest.starts_with(|c: char| c.is_alphanumeric())) {
+    if let Some(rest) =
+        text.strip_prefix(" UTC").filter(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+    {
         return Some((0, rest));
     }
     let signed = text.strip_prefix(' ').unwrap_or(text);
@@ -118,7 +120,8 @@ pub(super) fn month_day(text: &str) -> Option<(Stamp, &str)> {
     let (month, rest) = number(text, 2)?;
     let (day, rest) = number(eat(rest, "-")?, 2)?;
     let (nanos_of_day, rest) = time_of_day(eat(rest, " ")?)?;
-    let stamp = Stamp { year: None, month_day: Some((month as u8, day as u8)), nanos_of_day, offset_seconds: None };
+    let stamp =
+        Stamp { year: None, month_day: Some((month as u8, day as u8)), nanos_of_day, offset_seconds: None };
     date_is_possible(month, day).then_some((stamp, rest))
 }
 
@@ -140,7 +143,8 @@ pub(super) fn syslog(text: &str) -> Option<(Stamp, &str)> {
     if !date_is_possible(month as u32, day) {
         return None;
     }
-    let stamp = Stamp { year: None, month_day: Some((month as u8, day as u8)), nanos_of_day, offset_seconds: None };
+    let stamp =
+        Stamp { year: None, month_day: Some((month as u8, day as u8)), nanos_of_day, offset_seconds: None };
     Some((stamp, rest))
 }
 

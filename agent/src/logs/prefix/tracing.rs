@@ -2,7 +2,7 @@
 //! routers, spans before the module, `2025-09-17 08:22:52  INFO mod: src/server.rs:261: msg`, the Python side of
 //! Dynamo `…Z  INFO module.func: msg`, and zap's console form with tabs (`…Z\tINFO\tlogger\tfile.go:12\tmsg`).
 
-use super::python::set_engine;
+use super::python::{self, set_engine};
 use super::scan::{eat, file_line, module_name, one_blank, some_blanks};
 use super::{Level, Peeled, Prefix, level, stamp};
 
@@ -14,15 +14,16 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
         return zap(rest, stamp, prefix);
     }
     let rest = some_blanks(rest)?;
+    // A wrapper's clock before an engine's own prefix looks the same up to the level.
+    let mut probe = Prefix::default();
+    if python::vllm(rest, &mut probe).is_some() || python::uvicorn(rest, &mut probe).is_some() {
+        return None;
+    }
     let (level, rest) = level::word(rest).or_else(|| bracketed(rest))?;
     let rest = match rest.strip_prefix(':') {
         Some(rest) => one_blank(rest),
         None => some_blanks(rest)?,
     };
-    // `2025-… INFO 05-30 …` is a viewer's clock before an engine's own prefix.
-    if stamp::month_day(rest).is_some() {
-        return None;
-    }
     set_engine(prefix, stamp);
     prefix.level = Some(level);
     let rest = modules(rest, prefix);
@@ -37,6 +38,7 @@ fn bracketed(text: &str) -> Option<(Level, &str)> {
 /// Spans and the module, each closed by `: `; the file that some routers add.
 fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
     let mut rest = text;
+    let mut named = false;
     for _ in 0..8 {
         if let Some((file, after)) = file_line(rest)
             && let Some(after) = eat(after, ": ")
@@ -53,16 +55,16 @@ fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
             continue;
         }
         let Some(after) = eat(after, ": ") else { break };
-        // A word and a colon may also begin the message; a module has a path, a span came before it.
-        let is_module = name.contains("::") || name.contains('.') || name.contains('_');
-        if !is_module && prefix.module.is_some() {
+        // A word and a colon may also begin the message: after a first name only a path is one more.
+        let is_path = name.contains("::");
+        let is_name =
+            is_path || name.contains(['.', '_']) || !name.contains(|c: char| c.is_ascii_uppercase());
+        if (named && !is_path) || !is_name {
             break;
         }
         prefix.module = Some(name.to_owned());
+        named = true;
         rest = after;
-        if !rest.starts_with("src/") {
-            break;
-        }
     }
     rest
 }
