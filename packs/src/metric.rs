@@ -38,7 +38,12 @@ pub struct MetricTable {}
 
 impl MetricTable {
     /// What a series means. One hash of the name, no allocation. Of several that fit, the one with most labels.
-    pub fn lookup(&self, _name: &str, _labels: &[(&str, &str)], _version: Option<&Version>) -> Option<&Meaning> {
+    pub fn lookup(
+        &self,
+        _name: &str,
+        _labels: &[(&str, &str)],
+        _version: Option<&Version>,
+    ) -> Option<&Meaning> {
         None
     }
     /// Facts that the labels of an info metric hold; `None` when the name is no info metric.
