@@ -10,6 +10,7 @@ use super::counts::{LineCounts, Outcome};
 use super::emit::{OWN, Statement, Telling, WORKER};
 use super::explain::{Explainer, Spot, attribute};
 use super::fold::{Folds, set_times};
+use super::lookback::Above;
 use super::prefix::{self, Level, Prefix};
 use super::reader::LogOptions;
 use super::trouble::{self, MAX_DISTINCT};
@@ -28,7 +29,6 @@ const MAX_STATEMENTS: u32 = 256;
 const MAX_TOLD: usize = 512;
 
 /// A logical line.
-#[derive(Debug)]
 pub(super) struct Logical<'a> {
     /// What its wrapper says.
     pub(super) prefix: Prefix,
@@ -40,6 +40,8 @@ pub(super) struct Logical<'a> {
     pub(super) lines: u64,
     /// The clock of a line before it, for lines without one.
     pub(super) before: Option<Stamps>,
+    /// Lines above it that were not read, nearest first.
+    pub(super) above: &'a dyn Fn() -> Vec<Above>,
 }
 
 /// The reading of one source.
@@ -104,7 +106,7 @@ impl<'p> Interpreter<'p> {
 
     /// Takes one logical line.
     pub(super) fn line(&mut self, logical: Logical<'_>, out: &mut Out<'_>) {
-        let Logical { prefix, text, place, lines, before } = logical;
+        let Logical { prefix, text, place, lines, before, above } = logical;
         let mut ordinal = 0;
         // A journal entry holds several lines of text; a JSON object holds its line ends escaped.
         let one_object = text.trim_start().starts_with('{');
@@ -127,7 +129,7 @@ impl<'p> Interpreter<'p> {
                     lines: if ordinal == 0 { lines } else { 0 },
                     wall,
                 };
-                self.statement(statement, out);
+                self.statement(statement, above, out);
                 ordinal += 1;
             }
         }
@@ -151,9 +153,16 @@ impl<'p> Interpreter<'p> {
 
     // --- messages ---
 
-    fn statement(&mut self, statement: Statement, out: &mut Out<'_>) {
-        let Some(statement) = self.run_on(statement, out) else { return };
-        let found = self.find(&statement.message);
+    fn statement(&mut self, statement: Statement, above: &dyn Fn() -> Vec<Above>, out: &mut Out<'_>) {
+        let Some(mut statement) = self.run_on(statement, out) else { return };
+        let mut found = self.find(&statement.message);
+        if found.is_none()
+            && !statement.prefix.spoken
+            && statement.ordinal == 0
+            && self.matcher.may_continue(&statement.message)
+        {
+            found = self.begin_above(&mut statement, &above(), out);
+        }
         let runs_on = match &found {
             Some(found) => found.cut && found.multiline(),
             None => self.matcher.may_continue(&statement.message),
@@ -200,6 +209,35 @@ impl<'p> Interpreter<'p> {
             self.settle(held, out);
         } else {
             self.held = Some(held);
+        }
+        None
+    }
+
+    /// Finds the begin of a wrapped message in lines above, where nothing told that they matter.
+    fn begin_above(&self, statement: &mut Statement, above: &[Above], out: &mut Out<'_>) -> Option<Match<'p>> {
+        let mut joined = statement.message.trim().to_owned();
+        for (count, line) in (1..).zip(above) {
+            let plain = prefix::without_colours(&line.text);
+            let unwrapped = prefix::unwrap(&plain);
+            let peeled = prefix::peel(&unwrapped.payload, unwrapped.prefix);
+            if peeled.object.is_some() {
+                return None;
+            }
+            joined = format!("{}\n{joined}", peeled.message.trim());
+            let found = self.find(&joined);
+            let spoken = peeled.prefix.spoken;
+            if found.is_some() || (spoken && self.matcher.may_continue(&joined)) {
+                statement.message = joined;
+                statement.prefix = peeled.prefix;
+                statement.place = line.place;
+                statement.lines += count;
+                // They were counted as lines in which nothing matters.
+                out.counts.ignored = out.counts.ignored.saturating_sub(count);
+                return found;
+            }
+            if spoken {
+                return None;
+            }
         }
         None
     }

@@ -227,7 +227,11 @@ impl<'p> LogReader<'p> {
             self.assembly.add(unwrapped, place)
         } else {
             let Unwrapped { prefix, payload, .. } = unwrapped;
-            self.interpret(Logical { prefix, text: &payload, place, lines: 1, before }, sink);
+            let Self { context, interpreter, counts, candidates, lookback, .. } = self;
+            let mut tell = |telling: Telling| sink(telling.observe(context));
+            let above = || lookback.above(&region[..start], place);
+            let logical = Logical { prefix, text: &payload, place, lines: 1, before, above: &above };
+            interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
             None
         };
         if let Some(whole) = whole {
@@ -238,12 +242,9 @@ impl<'p> LogReader<'p> {
 
     fn logical(&mut self, whole: Whole, before: Option<Stamps>, sink: Sink<'_>) {
         let Whole { prefix, place, text, lines, .. } = whole;
-        self.interpret(Logical { prefix, text: &text, place, lines, before }, sink);
-    }
-
-    fn interpret(&mut self, logical: Logical<'_>, sink: Sink<'_>) {
         let Self { context, interpreter, counts, candidates, .. } = self;
         let mut tell = |telling: Telling| sink(telling.observe(context));
+        let logical = Logical { prefix, text: &text, place, lines, before, above: &Vec::new };
         interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
     }
 }
