@@ -294,7 +294,7 @@ impl<'p> Interpreter<'p> {
         };
         if found.explains() {
             let telling = statement.tell(OWN, found.says(), body);
-            if let Some(joined) = self.explainer.cause(spot(), telling, states_failure_alone(found)) {
+            if let Some(joined) = self.explainer.cause(spot(), telling, found.alone()) {
                 (out.tell)(joined);
             }
             return;
@@ -439,10 +439,6 @@ impl<'p> Interpreter<'p> {
         }
         severe
     }
-}
-
-fn states_failure_alone(_found: &Match<'_>) -> bool {
-    false
 }
 
 /// Equal statements of one request fold; statements that differ in what they concern do not.
