@@ -42,6 +42,8 @@ struct Failure {
     spot: Spot,
     body: Body,
     explained: bool,
+    /// What its traceback told.
+    cause: Option<Body>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl Explainer {
             }
             if in_its_traceback {
                 failure.explained = true;
+                failure.cause = Some(telling.body.clone());
                 return Some(explained(telling, &failure.body));
             }
             if !failure.explained {
@@ -104,11 +107,16 @@ impl Explainer {
             explained = true;
             // Other links of the same exception chain are spent with it.
             self.causes.retain(|other| !other.spot.prefix.continues(&cause.spot.prefix));
+        } else if let Some(first) = self.failures.back().filter(|first| is_general_of(first, &spot, body)) {
+            // The failed handshake itself, for the first of the requests that waited for it.
+            if let Some(cause) = &first.cause {
+                lend(cause, body);
+            }
         }
         if self.failures.len() >= MAX_REMEMBERED {
             self.failures.pop_front();
         }
-        self.failures.push_back(Failure { spot, body: body.clone(), explained });
+        self.failures.push_back(Failure { spot, body: body.clone(), explained, cause: None });
     }
 
     /// Gives up causes for which no failure came until `line`; those that say something by themselves are told.
@@ -138,6 +146,22 @@ impl Explainer {
             tell(cause.telling);
         }
     }
+}
+
+/// Whether a failure that names no request is that of the handshake for which the request of another waited.
+fn is_general_of(first: &Failure, spot: &Spot, body: &Body) -> bool {
+    let names_request = |body: &Body| {
+        ["request_id", "request_ids"].iter().any(|name| attribute(body, name).is_some())
+    };
+    let same_engine = match (attribute(&first.body, "remote_engine_id"), attribute(body, "remote_engine_id")) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
+    same_engine
+        && matches!(first.body, Body::Handshake(_))
+        && !names_request(&first.body)
+        && same_process(spot, &first.spot)
+        && follows_at_once(spot, &first.spot)
 }
 
 fn same_process(a: &Spot, b: &Spot) -> bool {

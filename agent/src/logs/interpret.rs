@@ -22,7 +22,7 @@ use kvprov_packs::{Match, Matcher, Packs, Speaker, Version};
 use std::collections::BTreeMap;
 
 /// Bare lines that a message may run on over.
-const MAX_CONTINUATIONS: u32 = 4;
+const MAX_CONTINUATIONS: usize = 4;
 /// Statements of one JSON record or journal entry that holds several lines.
 const MAX_STATEMENTS: u32 = 256;
 /// Facts remembered as told.
@@ -64,9 +64,11 @@ pub(super) struct Interpreter<'p> {
 /// A statement whose message may run on.
 #[derive(Debug)]
 struct Held<'p> {
+    /// The statement, with the lines that are known to belong to it.
     statement: Statement,
-    joined: u32,
     best: Option<Match<'p>>,
+    /// Lines behind it that may belong to it.
+    behind: Vec<Statement>,
 }
 
 /// Where observations and counts go.
@@ -135,6 +137,11 @@ impl<'p> Interpreter<'p> {
         }
     }
 
+    /// Tells what waits for a next line.
+    pub(super) fn idle(&mut self, out: &mut Out<'_>) {
+        self.release(out);
+    }
+
     /// Ends the source: tells what waited.
     pub(super) fn finish(&mut self, out: &mut Out<'_>) {
         self.release(out);
@@ -164,11 +171,11 @@ impl<'p> Interpreter<'p> {
             found = self.begin_above(&mut statement, &above(), out);
         }
         let runs_on = match &found {
-            Some(found) => found.cut && found.multiline(),
+            Some(found) => found.multiline(),
             None => self.matcher.may_continue(&statement.message),
         };
         if runs_on {
-            self.held = Some(Held { statement, joined: 0, best: found });
+            self.held = Some(Held { statement, best: found, behind: Vec::new() });
             return;
         }
         match found {
@@ -177,40 +184,48 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    /// Adds a statement to the one that is held, if it carries it on; gives it back if not.
+    /// Adds a statement to the one that is held, if it may carry it on; gives it back if not.
     fn run_on(&mut self, next: Statement, out: &mut Out<'_>) -> Option<Statement> {
-        let Some(mut held) = self.held.take() else { return Some(next) };
+        let Some(held) = &self.held else { return Some(next) };
         let carries_on = !next.prefix.spoken || next.prefix.continues(&held.statement.prefix);
-        if !carries_on || held.joined >= MAX_CONTINUATIONS {
-            self.settle(held, out);
+        if !carries_on || held.behind.len() >= MAX_CONTINUATIONS {
+            self.release(out);
             return Some(next);
         }
-        let joined = format!("{}\n{}", held.statement.message, next.message.trim());
+        let Some(mut held) = self.held.take() else { return Some(next) };
+        held.behind.push(next);
+        let mut joined = held.statement.message.clone();
+        for line in &held.behind {
+            joined.push('\n');
+            joined.push_str(line.message.trim());
+        }
         let found = self.find(&joined);
-        let whole = found.as_ref().is_some_and(|found| !found.cut);
-        // A joined message must say more than the first line did; else the next line stands for itself.
-        let better = match (&found, &held.best) {
-            (Some(found), Some(best)) => found.template.id == best.template.id,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        if !better && !(found.is_none() && self.matcher.may_continue(&joined)) {
-            self.settle(held, out);
-            return Some(next);
-        }
-        held.statement.message = joined;
-        held.statement.lines += next.lines;
-        held.statement.prefix.repeated = held.statement.prefix.repeated.max(next.prefix.repeated);
-        held.joined += 1;
-        if better {
+        // A joined message must say more than its first lines did; else the next line stands for itself.
+        if found.as_ref().map(weight) > held.best.as_ref().map(weight) {
+            held.statement.message = joined;
+            for line in held.behind.drain(..) {
+                held.statement.lines += line.lines;
+                held.statement.prefix.repeated = held.statement.prefix.repeated.max(line.prefix.repeated);
+            }
             held.best = found;
         }
-        if whole {
-            self.settle(held, out);
-        } else {
-            self.held = Some(held);
-        }
+        self.held = Some(held);
         None
+    }
+
+    /// Ends the wait of the held statement; lines that turned out not to belong to it speak for themselves.
+    fn release(&mut self, out: &mut Out<'_>) {
+        // Each round leaves fewer lines behind, so that this ends.
+        while let Some(held) = self.held.take() {
+            let Held { statement, best, behind } = held;
+            match best {
+                Some(found) => self.known(&statement, &found, out),
+                None => self.unknown(&statement, out),
+            }
+            for statement in behind {
+                self.statement(statement, &Vec::new, out);
+            }
+        }
     }
 
     /// Finds the begin of a wrapped message in lines above, where nothing told that they matter.
@@ -240,20 +255,6 @@ impl<'p> Interpreter<'p> {
             }
         }
         None
-    }
-
-    /// Ends the wait of the held statement.
-    fn release(&mut self, out: &mut Out<'_>) {
-        if let Some(held) = self.held.take() {
-            self.settle(held, out);
-        }
-    }
-
-    fn settle(&mut self, held: Held<'p>, out: &mut Out<'_>) {
-        match held.best {
-            Some(found) => self.known(&held.statement, &found, out),
-            None => self.unknown(&held.statement, out),
-        }
     }
 
     fn find(&self, message: &str) -> Option<Match<'p>> {
@@ -439,6 +440,15 @@ impl<'p> Interpreter<'p> {
         }
         severe
     }
+}
+
+/// How much a match says: attributes, then whether it is whole, then how much text it knows.
+fn weight(found: &Match<'_>) -> (usize, bool, usize) {
+    let mut attributes = found.facts().len() + found.settings().len();
+    if let Some(body) = found.body() {
+        body.for_each_attribute(|_, _| attributes += 1);
+    }
+    (attributes, !found.cut, found.template.text.len())
 }
 
 /// Equal statements of one request fold; statements that differ in what they concern do not.

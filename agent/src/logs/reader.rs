@@ -87,6 +87,13 @@ impl<'p> LogReader<'p> {
         }
     }
 
+    /// Nothing came for a while: what waited for a next line is told.
+    pub fn idle(&mut self, sink: Sink<'_>) {
+        let Self { context, interpreter, counts, candidates, .. } = self;
+        let mut tell = |telling: Telling| sink(telling.observe(context));
+        interpreter.idle(&mut Out { tell: &mut tell, counts, candidates });
+    }
+
     /// Ends the source: a last line without its end, and what waited for more lines.
     pub fn finish(&mut self, sink: Sink<'_>) {
         if !self.tail.is_empty() {
