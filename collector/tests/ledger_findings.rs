@@ -3,8 +3,8 @@
 
 use kvprov_collector::ledger::{EmbeddedLedger, Ledger, Limits, Subject};
 use kvprov_model::clock::WallTime;
-use kvprov_model::finding::{Cause, Confidence, Detector, Evidence, Finding, FindingId, FindingState};
-use kvprov_model::id::{StoreId, WorkerId};
+use kvprov_model::finding::{Cause, Confidence, Detector, Evidence, Finding, FindingState};
+use kvprov_model::id::{FindingId, StoreId, WorkerId};
 use std::collections::BTreeMap;
 
 fn finding(name: &str) -> Finding {
