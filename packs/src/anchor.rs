@@ -42,11 +42,11 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
     }
     let mut anchors = Vec::new();
     let mut chosen = vec![None; offers.len()];
-    // Greedy cover: the anchor that speaks for most of those without one; of equals the rarest, then the shortest.
+    // Greedy cover: the anchor that speaks for most of those without one; of equals the clearly rarer, then the shorter.
     while let Some((text, _)) = users
         .iter()
         .filter(|(_, (_, open))| !open.is_empty())
-        .max_by_key(|(text, (rarity, open))| (open.len(), *rarity, std::cmp::Reverse(text.len())))
+        .max_by_key(|(text, (rarity, open))| (open.len(), *rarity / 4, std::cmp::Reverse(text.len())))
         .map(|(text, entry)| ((*text).to_owned(), entry.0))
     {
         let Some((_, covered)) = users.remove(text.as_str()) else { break };
