@@ -7,7 +7,8 @@
 //! Invariant: every template has an anchor that any complete print of its text contains. Quotes, backslashes and
 //! bytes outside ASCII stand in no anchor, because wrappers escape them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Shortest anchor, in bytes.
 pub(crate) const MIN_LEN: usize = 6;
@@ -29,35 +30,41 @@ pub(crate) struct Offer<'t> {
 
 /// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
 pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
-    let ranks: BTreeMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
+    let ranks: HashMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
     let candidates: Vec<BTreeMap<String, u32>> = offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
 
     // Who could use which anchor.
-    let mut users: BTreeMap<&str, (u32, BTreeSet<usize>)> = BTreeMap::new();
+    let mut users: HashMap<&str, (u32, Vec<usize>)> = HashMap::new();
     for (offer, of_offer) in candidates.iter().enumerate() {
         for (text, rarity) in usable(of_offer) {
-            let entry = users.entry(text).or_insert((rarity, BTreeSet::new()));
-            entry.1.insert(offer);
+            users.entry(text).or_insert((rarity, Vec::new())).1.push(offer);
         }
     }
+    // Greedy cover: the anchor that speaks for most of those without one; of equals the clearly rarer, then the
+    // shorter, then by text, so that the choice does not hang on the order of a map. A count in the heap may be too
+    // high, never too low: it is put right when it comes up.
+    let mut heap: BinaryHeap<(usize, u32, Reverse<usize>, &str)> = users
+        .iter()
+        .map(|(text, (rarity, open))| (open.len(), *rarity / 4, Reverse(text.len()), *text))
+        .collect();
     let mut anchors = Vec::new();
     let mut chosen = vec![None; offers.len()];
-    // Greedy cover: the anchor that speaks for most of those without one; of equals the rarest, then the shortest.
-    while let Some((text, _)) = users
-        .iter()
-        .filter(|(_, (_, open))| !open.is_empty())
-        .max_by_key(|(text, (rarity, open))| (open.len(), *rarity, std::cmp::Reverse(text.len())))
-        .map(|(text, entry)| ((*text).to_owned(), entry.0))
-    {
-        let Some((_, covered)) = users.remove(text.as_str()) else { break };
-        for offer in &covered {
-            chosen[*offer] = Some(anchors.len());
+    while let Some((count, rarity, length, text)) = heap.pop() {
+        let Some((_, of_text)) = users.get(text) else { continue };
+        let open = of_text.iter().filter(|offer| chosen[**offer].is_none()).count();
+        if open == 0 {
+            continue;
         }
-        for (_, open) in users.values_mut() {
-            *open = open.difference(&covered).copied().collect();
+        if open < count {
+            heap.push((open, rarity, length, text));
+            continue;
         }
-        users.retain(|_, (_, open)| !open.is_empty());
-        anchors.push(text);
+        for offer in of_text {
+            if chosen[*offer].is_none() {
+                chosen[*offer] = Some(anchors.len());
+            }
+        }
+        anchors.push(text.to_owned());
     }
     (anchors, chosen)
 }
@@ -78,7 +85,7 @@ fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
 }
 
 /// Every run of words that may be an anchor, with its rarity.
-fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<String, u32> {
+fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for literal in &offer.literals {
         for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
@@ -99,7 +106,7 @@ fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<S
     found
 }
 
-fn collect(piece: &str, one_word: bool, ranks: &BTreeMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
+fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
     let words = words_of(piece);
     for begin in 0..words.len() {
         let mut rarity = 0;
@@ -155,7 +162,7 @@ fn words_of(piece: &str) -> Vec<(usize, usize, &str)> {
 }
 
 /// About how many doublings rarer than every line a word is.
-fn rarity_of(word: &str, ranks: &BTreeMap<&str, usize>) -> u32 {
+fn rarity_of(word: &str, ranks: &HashMap<&str, usize>) -> u32 {
     if word.len() < 3 {
         return 0;
     }
