@@ -76,7 +76,10 @@ fn check(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
 fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
-    println!("{:<12}{:>10}{:>9}{:>7}{:>6}  versions named", "engine", "templates", "metrics", "facts", "keys");
+    println!(
+        "{:<12}{:>10}{:>9}{:>7}{:>6}  versions named",
+        "engine", "templates", "metrics", "facts", "keys"
+    );
     for pack in packs.list() {
         let bound =
             |version: &Option<Version>| version.as_ref().map_or("any", |version| version.as_str()).to_owned();

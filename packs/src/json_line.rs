@@ -78,7 +78,8 @@ impl JsonSignature {
             body.constant(target, Attribute::Bool(there));
             says.push_str(&format!(" {}={there}", target.attribute().unwrap_or_default()));
         }
-        let whole = self.attributes.iter().filter_map(|(target, path)| Some((target, captured(at(object, path)?)?)));
+        let whole =
+            self.attributes.iter().filter_map(|(target, path)| Some((target, captured(at(object, path)?)?)));
         let firsts = self.first.iter().filter_map(|(target, path)| {
             let value = at(object, path)?;
             Some((target, captured(value.as_array().map_or(Some(value), |items| items.first())?)?))

@@ -69,7 +69,10 @@ impl Packs {
 
     /// Packs from texts by relative path, with every error; for tests of other crates.
     pub fn from_texts(files: &[(&str, &str)]) -> Result<Self, Vec<PackError>> {
-        let files = files.iter().map(|(path, text)| ((*path).to_owned(), ("".to_owned(), (*text).to_owned()))).collect();
+        let files = files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), ("".to_owned(), (*text).to_owned())))
+            .collect();
         let (packs, mut errors) = Build::of(files);
         errors.extend(packs.check_examples());
         if errors.is_empty() { Ok(packs) } else { Err(sorted(errors)) }

@@ -63,7 +63,9 @@ impl Match<'_> {
             match segment {
                 Segment::Literal(literal) => words.push_str(literal),
                 Segment::Placeholder(placeholder) => match captured.next() {
-                    Some(Some(Captured::Map(map))) => words.push_str(&self.shown_map(map, &placeholder.slot.target)),
+                    Some(Some(Captured::Map(map))) => {
+                        words.push_str(&self.shown_map(map, &placeholder.slot.target))
+                    }
                     Some(Some(value)) => words.push_str(&shown(value)),
                     _ => words.push('…'),
                 },
@@ -121,7 +123,9 @@ impl Match<'_> {
         }
         let wanted = &self.template.ignore_if;
         !wanted.is_empty()
-            && wanted.iter().all(|(name, wanted)| self.value(name).is_some_and(|value| wanted.is(&shown(&value))))
+            && wanted
+                .iter()
+                .all(|(name, wanted)| self.value(name).is_some_and(|value| wanted.is(&shown(&value))))
     }
 
     /// Says why a neighbouring line failed.
@@ -168,7 +172,9 @@ impl Match<'_> {
         self.template.placeholders().zip(&self.captured).flat_map(|(placeholder, captured)| {
             let mut values = Vec::new();
             match captured {
-                Some(Captured::Map(map)) if placeholder.kind == crate::placeholder::PlaceholderType::PyDict => {
+                Some(Captured::Map(map))
+                    if placeholder.kind == crate::placeholder::PlaceholderType::PyDict =>
+                {
                     for (key, slot) in &self.template.keys {
                         if let Some(value) = entry(map, key) {
                             values.push((slot, value));
@@ -190,7 +196,10 @@ impl Match<'_> {
     /// Attributes that are made of several captures.
     fn composed(&self) -> impl Iterator<Item = (&Target, String)> {
         let value_of = |name: &str| self.value(name).map(|value| shown(&value));
-        self.template.compose.iter().filter_map(move |(target, composition)| Some((target, composition.fill(value_of)?)))
+        self.template
+            .compose
+            .iter()
+            .filter_map(move |(target, composition)| Some((target, composition.fill(value_of)?)))
     }
 
     fn shown_map(&self, map: &BTreeMap<String, ReprValue>, target: &Target) -> String {
@@ -207,7 +216,9 @@ impl Match<'_> {
 /// A value of a dict by its dotted path, or by the end of it.
 fn entry(map: &BTreeMap<String, ReprValue>, key: &str) -> Option<Captured> {
     let value = map.get(key).or_else(|| {
-        map.iter().find(|(path, _)| path.strip_suffix(key).is_some_and(|head| head.ends_with('.'))).map(|(_, v)| v)
+        map.iter()
+            .find(|(path, _)| path.strip_suffix(key).is_some_and(|head| head.ends_with('.')))
+            .map(|(_, v)| v)
     })?;
     match value {
         ReprValue::Scalar(text) => crate::placeholder::clean_id(text).map(Captured::Text),
@@ -232,9 +243,11 @@ pub(crate) fn shown(value: &Captured) -> String {
         Captured::Float(number) => number.to_string(),
         Captured::List(items) => items.join(", "),
         Captured::Tokens { .. } => "…".to_owned(),
-        Captured::Map(map) => {
-            map.iter().map(|(key, value)| format!("{key}={}", repr_text(value))).collect::<Vec<_>>().join(", ")
-        }
+        Captured::Map(map) => map
+            .iter()
+            .map(|(key, value)| format!("{key}={}", repr_text(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -279,7 +292,9 @@ impl<'s> BodyBuilder<'s> {
             (Target::Attribute(name), Value::List(items)) => {
                 self.lists.entry(name.clone()).or_default().extend(items);
             }
-            (Target::Attribute(name), Value::Map(pairs)) => self.maps.entry(name.clone()).or_default().extend(pairs),
+            (Target::Attribute(name), Value::Map(pairs)) => {
+                self.maps.entry(name.clone()).or_default().extend(pairs)
+            }
             (Target::Attribute(name), other) => {
                 let _ = self.body.set(name, other);
             }
@@ -326,7 +341,10 @@ impl<'s> BodyBuilder<'s> {
             }
             ("map of text", Captured::Map(map)) => {
                 for (key, value) in map {
-                    self.maps.entry(name.to_owned()).or_default().insert(key.clone(), Value::Str(repr_text(value)));
+                    self.maps
+                        .entry(name.to_owned())
+                        .or_default()
+                        .insert(key.clone(), Value::Str(repr_text(value)));
                 }
             }
             (field_type, value) => {

@@ -113,8 +113,7 @@ impl<'a> Pass<'a> {
             input.feed(chunk, &mut |observation| learn_and_pass(observation, identity, sink));
         });
         let sink = &mut *self.sink;
-        let (lines, losses) =
-            input.finish(&mut |observation| learn_and_pass(observation, identity, sink));
+        let (lines, losses) = input.finish(&mut |observation| learn_and_pass(observation, identity, sink));
         self.report.lines += lines;
         self.lose(&context, InputKind::Log, &losses);
     }

@@ -229,7 +229,12 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Finds the begin of a wrapped message in lines above, where nothing told that they matter.
-    fn begin_above(&self, statement: &mut Statement, above: &[Above], out: &mut Out<'_>) -> Option<Match<'p>> {
+    fn begin_above(
+        &self,
+        statement: &mut Statement,
+        above: &[Above],
+        out: &mut Out<'_>,
+    ) -> Option<Match<'p>> {
         let mut joined = statement.message.trim().to_owned();
         for (count, line) in (1..).zip(above) {
             let plain = prefix::without_colours(&line.text);

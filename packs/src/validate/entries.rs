@@ -7,7 +7,9 @@ use crate::key::{KeyGrammar, WeightsGrammar, anchored};
 use crate::matcher::offer_of;
 use crate::metric::Meaning;
 use crate::placeholder::PlaceholderType;
-use crate::schema::{PackFile, RawFact, RawInfo, RawJson, RawKey, RawMetric, RawTemplate, RawWeights, Temporary};
+use crate::schema::{
+    PackFile, RawFact, RawInfo, RawJson, RawKey, RawMetric, RawTemplate, RawWeights, Temporary,
+};
 use crate::template::{Composition, Segment, Slot, Target, Template, Wanted, parse_text};
 use crate::version::VersionRange;
 use std::collections::BTreeMap;
@@ -69,7 +71,8 @@ impl Build {
         if let Some(level) = &raw.level
             && !LEVELS.contains(&level.get_ref().as_str())
         {
-            return self.refuse(&at(level.span().start), format!("no such level; use one of {}", LEVELS.join(", ")));
+            return self
+                .refuse(&at(level.span().start), format!("no such level; use one of {}", LEVELS.join(", ")));
         }
         let text_place = at(raw.text.span().start);
         let segments = match parse_text(raw.text.get_ref()) {
@@ -89,11 +92,12 @@ impl Build {
             names.push(slot.name.clone());
             keys.push((key.clone(), slot));
         }
-        let has_dict = segments
-            .iter()
-            .any(|segment| matches!(segment, Segment::Placeholder(one) if one.kind == PlaceholderType::PyDict));
+        let has_dict = segments.iter().any(
+            |segment| matches!(segment, Segment::Placeholder(one) if one.kind == PlaceholderType::PyDict),
+        );
         if has_dict == keys.is_empty() && (has_dict || !raw.keys.is_empty()) && kind != "none" {
-            return self.refuse(&place, "`keys` and a placeholder of type pydict go together; add the other one");
+            return self
+                .refuse(&place, "`keys` and a placeholder of type pydict go together; add the other one");
         }
         let mut set = Vec::new();
         for (name, value) in &raw.set {
@@ -101,7 +105,13 @@ impl Build {
         }
         let mut compose = Vec::new();
         for (name, text) in &raw.compose {
-            compose.push(self.composition(&at(text.span().start), kind, name, text.get_ref(), Some(&names))?);
+            compose.push(self.composition(
+                &at(text.span().start),
+                kind,
+                name,
+                text.get_ref(),
+                Some(&names),
+            )?);
         }
         let mut also = Vec::new();
         for (name, source) in &raw.also {
@@ -154,7 +164,10 @@ impl Build {
             literal_len,
         };
         if crate::anchor::choose(&[offer_of(&template)]).1 == [None] {
-            return self.refuse(&text_place, "no literal of at least 6 bytes to find the line by; add words to the text");
+            return self.refuse(
+                &text_place,
+                "no literal of at least 6 bytes to find the line by; add words to the text",
+            );
         }
         self.examples.push(Example {
             place: at(raw.example.span().start),
@@ -164,7 +177,13 @@ impl Build {
         Some(template)
     }
 
-    fn placeholder(&mut self, place: &Place, kind: &str, slot: &Slot, of_type: PlaceholderType) -> Option<()> {
+    fn placeholder(
+        &mut self,
+        place: &Place,
+        kind: &str,
+        slot: &Slot,
+        of_type: PlaceholderType,
+    ) -> Option<()> {
         let form = match of_type {
             PlaceholderType::Text => {
                 if slot.target == Target::Dropped {
@@ -195,7 +214,10 @@ impl Build {
         if names.iter().any(|known| known == name) {
             return Some(());
         }
-        self.refuse(place, format!("`{name}` is captured nowhere; name a placeholder of the text or of `keys`"))
+        self.refuse(
+            place,
+            format!("`{name}` is captured nowhere; name a placeholder of the text or of `keys`"),
+        )
     }
 
     fn composition(
@@ -253,8 +275,15 @@ impl Build {
         for (path, value) in &raw.when {
             let text = match value {
                 toml::Value::String(text) => text.clone(),
-                toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => value.to_string(),
-                _ => return self.refuse(&place, format!("`{path}` is compared with no text, number or flag; use one")),
+                toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => {
+                    value.to_string()
+                }
+                _ => {
+                    return self.refuse(
+                        &place,
+                        format!("`{path}` is compared with no text, number or flag; use one"),
+                    );
+                }
             };
             when.insert(path.clone(), text);
         }
@@ -328,16 +357,20 @@ impl Build {
         if raw.compose.is_none() && raw.from.is_empty() && raw.default.is_empty() {
             return self.refuse(&place, "neither `from` nor `compose` nor `default`; add one");
         }
-        let compose = match raw.compose.as_ref().map(|text| (text.span().start, Composition::parse(text.get_ref()))) {
-            Some((_, Ok(composition))) => Some(composition),
-            Some((offset, Err(problem))) => return self.refuse(&at(offset), problem),
-            None => None,
-        };
-        let pattern = match raw.pattern.as_ref().map(|text| (text.span().start, regex::Regex::new(text.get_ref()))) {
-            Some((_, Ok(pattern))) => Some(pattern),
-            Some((offset, Err(error))) => return self.refuse(&at(offset), format!("{error}; correct the expression")),
-            None => None,
-        };
+        let compose =
+            match raw.compose.as_ref().map(|text| (text.span().start, Composition::parse(text.get_ref()))) {
+                Some((_, Ok(composition))) => Some(composition),
+                Some((offset, Err(problem))) => return self.refuse(&at(offset), problem),
+                None => None,
+            };
+        let pattern =
+            match raw.pattern.as_ref().map(|text| (text.span().start, regex::Regex::new(text.get_ref()))) {
+                Some((_, Ok(pattern))) => Some(pattern),
+                Some((offset, Err(error))) => {
+                    return self.refuse(&at(offset), format!("{error}; correct the expression"));
+                }
+                None => None,
+            };
         let mut defaults = Vec::new();
         for default in &raw.default {
             let range: VersionRange = self.range(&place, default.since.as_ref(), default.until.as_ref())?;
@@ -375,7 +408,8 @@ impl Build {
             Some(Temporary::Capture(name)) => (false, Some(name.clone())),
             None => (false, None),
         };
-        let content: Vec<String> = raw.content.as_ref().map_or_else(Vec::new, |names| names.as_slice().to_vec());
+        let content: Vec<String> =
+            raw.content.as_ref().map_or_else(Vec::new, |names| names.as_slice().to_vec());
         let used = content.iter().chain(&temporary_if).chain(&raw.hex_fields).chain(raw.fields.keys());
         for name in used {
             if !captures.contains(&name.as_str()) {
@@ -387,7 +421,8 @@ impl Build {
         }
         for field in &raw.rank_fields {
             if !raw.fields.values().any(|fact| fact.get_ref() == field.get_ref()) {
-                let problem = format!("`{}` is no field of this key; name a fact of `fields`", field.get_ref());
+                let problem =
+                    format!("`{}` is no field of this key; name a fact of `fields`", field.get_ref());
                 return self.refuse(&at(field.span().start), problem);
             }
         }
@@ -406,7 +441,11 @@ impl Build {
             content,
             temporary,
             temporary_if,
-            fields: raw.fields.iter().map(|(capture, fact)| (capture.clone(), fact.get_ref().clone())).collect(),
+            fields: raw
+                .fields
+                .iter()
+                .map(|(capture, fact)| (capture.clone(), fact.get_ref().clone()))
+                .collect(),
             hex_fields: raw.hex_fields.clone(),
             rank_fields: raw.rank_fields.iter().map(|field| field.get_ref().clone()).collect(),
             normalise: raw.normalise,
