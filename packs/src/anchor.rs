@@ -30,8 +30,10 @@ pub(crate) struct Offer<'t> {
 
 /// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
 pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
-    let ranks: HashMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
-    let candidates: Vec<BTreeMap<String, u32>> = offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
+    let ranks: HashMap<&str, usize> =
+        COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
+    let candidates: Vec<BTreeMap<String, u32>> =
+        offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
 
     // Who could use which anchor.
     let mut users: HashMap<&str, (u32, Vec<usize>)> = HashMap::new();
@@ -69,10 +71,18 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
     (anchors, chosen)
 }
 
+/// Whether the template can be found by some anchor.
+pub(crate) fn has_anchor(offer: &Offer<'_>) -> bool {
+    !candidates_of(offer, &HashMap::new()).is_empty()
+}
+
 /// The anchors that are good enough, or else the rarest alone.
 fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
-    let good: Vec<(&str, u32)> =
-        candidates.iter().filter(|(_, rarity)| **rarity >= GOOD).map(|(text, rarity)| (text.as_str(), *rarity)).collect();
+    let good: Vec<(&str, u32)> = candidates
+        .iter()
+        .filter(|(_, rarity)| **rarity >= GOOD)
+        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .collect();
     if !good.is_empty() {
         return good;
     }
@@ -88,14 +98,17 @@ fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
 fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for literal in &offer.literals {
-        for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
+        for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c))
+        {
             collect(piece, offer.may_wrap, ranks, &mut found);
         }
     }
     if offer.may_wrap && found.values().all(|rarity| *rarity < GOOD) {
         // No single word is rare enough: words together, which a wrap between them hides.
         for literal in &offer.literals {
-            for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
+            for piece in
+                literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c))
+            {
                 collect(piece, false, ranks, &mut found);
             }
         }

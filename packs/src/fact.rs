@@ -111,7 +111,9 @@ impl Packs {
             let mut known = resolved.facts.clone();
             known.extend(of_libraries.facts.clone());
             // The version is the worker's, not the library's: only defaults of every version count.
-            if hold(&rule.when, &known) && let Some((value, origin)) = rule.value(&settings, None, true) {
+            if hold(&rule.when, &known)
+                && let Some((value, origin)) = rule.value(&settings, None, true)
+            {
                 of_libraries.set(&rule.fact, value, origin);
             }
         }
@@ -143,7 +145,8 @@ impl FactRule {
     ) -> Option<(String, String)> {
         let given = match &self.compose {
             Some(composition) => {
-                let value_of = |name: &str| setting(settings, &normal_name(name)).map(|(_, value)| value.to_owned());
+                let value_of =
+                    |name: &str| setting(settings, &normal_name(name)).map(|(_, value)| value.to_owned());
                 let names: Vec<&str> = composition.names().collect();
                 composition.fill(value_of).map(|value| (names.join(", "), value))
             }
@@ -184,9 +187,11 @@ impl FactRule {
     /// The default of the version. An unknown version has only a default that all versions share.
     fn default_of(&self, version: Option<&Version>) -> Option<&str> {
         match version {
-            Some(version) => {
-                self.defaults.iter().find(|(range, _)| range.contains(Some(version))).map(|(_, value)| value.as_str())
-            }
+            Some(version) => self
+                .defaults
+                .iter()
+                .find(|(range, _)| range.contains(Some(version)))
+                .map(|(_, value)| value.as_str()),
             None => match self.defaults.as_slice() {
                 [(range, value)] if *range == VersionRange::default() => Some(value),
                 _ => None,
@@ -247,7 +252,9 @@ fn setting<'s>(settings: &'s BTreeMap<String, String>, name: &str) -> Option<(&'
     }
     settings
         .iter()
-        .filter(|(key, value)| key.strip_suffix(name).is_some_and(|head| head.ends_with('.')) && usable(value))
+        .filter(|(key, value)| {
+            key.strip_suffix(name).is_some_and(|head| head.ends_with('.')) && usable(value)
+        })
         .min_by_key(|(key, _)| key.matches('.').count())
         .map(|(key, value)| (key.as_str(), value.as_str()))
 }

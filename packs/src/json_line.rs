@@ -2,7 +2,8 @@
 //!
 //! Invariant: only the paths that the entry names are read; of the words, its id and the kept values are shown.
 
-use crate::matched::{BodyBuilder, cut_to, shown};
+use crate::body::BodyBuilder;
+use crate::matched::{cut_to, shown};
 use crate::placeholder::{Captured, MAX_ID, clean_id};
 use crate::template::{Composition, Target};
 use kvprov_model::observation::Body;
@@ -78,7 +79,8 @@ impl JsonSignature {
             body.constant(target, Attribute::Bool(there));
             says.push_str(&format!(" {}={there}", target.attribute().unwrap_or_default()));
         }
-        let whole = self.attributes.iter().filter_map(|(target, path)| Some((target, captured(at(object, path)?)?)));
+        let whole =
+            self.attributes.iter().filter_map(|(target, path)| Some((target, captured(at(object, path)?)?)));
         let firsts = self.first.iter().filter_map(|(target, path)| {
             let value = at(object, path)?;
             Some((target, captured(value.as_array().map_or(Some(value), |items| items.first())?)?))

@@ -218,12 +218,7 @@ impl Matcher {
                 map.retain(|key, _| self.settings.knows(key));
             }
         }
-        Match {
-            template,
-            cut: found.cut,
-            other_version: !in_range(template, who),
-            captured,
-        }
+        Match { template, cut: found.cut, other_version: !in_range(template, who), captured }
     }
 }
 

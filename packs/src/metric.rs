@@ -111,7 +111,9 @@ mod tests {
         table.add(meaning(&[], "all", None));
         table.add(meaning(&[("source", "local")], "local", Some("0.5")));
         let of = |labels: &[(&str, &str)], version: &str| {
-            table.lookup("m_total", labels, Version::parse(version).as_ref()).map(|found| found.counter.clone())
+            table
+                .lookup("m_total", labels, Version::parse(version).as_ref())
+                .map(|found| found.counter.clone())
         };
         assert_eq!(of(&[("model", "x"), ("source", "local")], "0.4").as_deref(), Some("local"));
         assert_eq!(of(&[("source", "local")], "0.5").as_deref(), Some("all"));

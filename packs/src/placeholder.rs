@@ -63,7 +63,8 @@ pub(crate) enum Extent {
 
 impl PlaceholderType {
     /// The names of all types.
-    pub(crate) const NAMES: &'static str = "id, word, int, float, size, ids, path, pydict, settings, token_digest, digest, text";
+    pub(crate) const NAMES: &'static str =
+        "id, word, int, float, size, ids, path, pydict, settings, token_digest, digest, text";
 
     /// Reads the name of a type.
     pub(crate) fn parse(name: &str) -> Option<Self> {
@@ -110,7 +111,9 @@ impl PlaceholderType {
                 (end > 0).then_some(Extent::Fixed { end: from + end, cut: false })
             }
             Self::TokenDigest => run(bytes, from, false, |byte| {
-                byte.is_ascii_digit() || byte.is_ascii_whitespace() || matches!(byte, b',' | b'-' | b'[' | b']' | b'(' | b')')
+                byte.is_ascii_digit()
+                    || byte.is_ascii_whitespace()
+                    || matches!(byte, b',' | b'-' | b'[' | b']' | b'(' | b')')
             }),
             Self::Digest | Self::Text => Some(Extent::Grows),
         }
@@ -127,7 +130,8 @@ impl PlaceholderType {
             }
             Self::Path => {
                 let path = unwrapped(covered);
-                let path = path.trim_matches(['\'', '"', '`', ',', ';', ')', ']', '}', '>', '(', '[', '{', '<']);
+                let path =
+                    path.trim_matches(['\'', '"', '`', ',', ';', ')', ']', '}', '>', '(', '[', '{', '<']);
                 let path = path.trim_end_matches(['.', ':']);
                 (!path.is_empty() && path.len() <= MAX_PATH).then(|| Captured::Text(path.to_owned()))
             }
@@ -317,7 +321,8 @@ fn ids_extent(message: &str, from: usize) -> Option<Extent> {
     let bytes = message.as_bytes();
     let mut at = from;
     loop {
-        let Some(Extent::Shrinks { end, .. }) = run(bytes, at, false, |byte| !byte.is_ascii_whitespace()) else {
+        let Some(Extent::Shrinks { end, .. }) = run(bytes, at, false, |byte| !byte.is_ascii_whitespace())
+        else {
             return (at > from).then_some(Extent::Shrinks { end: at, soft: at });
         };
         let next = skip_blanks(bytes, end);
@@ -331,7 +336,9 @@ fn ids_extent(message: &str, from: usize) -> Option<Extent> {
 
 fn begins_a_collection(text: &str) -> bool {
     text.starts_with(['[', '{', '('])
-        || ["set(", "frozenset(", "deque(", "dict_keys(", "list(", "tuple("].iter().any(|word| text.starts_with(word))
+        || ["set(", "frozenset(", "deque(", "dict_keys(", "list(", "tuple("]
+            .iter()
+            .any(|word| text.starts_with(word))
 }
 
 fn list_of(covered: &str) -> Vec<String> {
@@ -384,18 +391,28 @@ mod tests {
 
     #[test]
     fn sizes_are_bytes_in_powers_of_1024() {
-        for (text, bytes) in [("10.04 GB", 10_780_367_913), ("0 B", 0), ("64 MiB", 64 << 20), ("1,024", 1024)] {
-            assert_eq!(PlaceholderType::Size.capture(text, &FleetKey::from_secret(b"test")), Some(Captured::Int(bytes)), "{text}");
+        for (text, bytes) in [("10.04 GB", 10_780_367_913), ("0 B", 0), ("64 MiB", 64 << 20), ("1,024", 1024)]
+        {
+            assert_eq!(
+                PlaceholderType::Size.capture(text, &FleetKey::from_secret(b"test")),
+                Some(Captured::Int(bytes)),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn lists_of_every_python_kind_are_ids() {
         let ids = Some(Captured::List(vec!["a-1".to_owned(), "b".to_owned()]));
-        for text in ["['a-1', 'b']", "{'a-1', 'b'}", "('a-1', \"b\")", "frozenset({'a-1', 'b'})", "a-1, b", "a-1,b"] {
+        for text in
+            ["['a-1', 'b']", "{'a-1', 'b'}", "('a-1', \"b\")", "frozenset({'a-1', 'b'})", "a-1, b", "a-1,b"]
+        {
             assert_eq!(PlaceholderType::Ids.capture(text, &FleetKey::from_secret(b"test")), ids, "{text}");
         }
-        assert_eq!(PlaceholderType::Ids.capture("set()", &FleetKey::from_secret(b"test")), Some(Captured::List(Vec::new())));
+        assert_eq!(
+            PlaceholderType::Ids.capture("set()", &FleetKey::from_secret(b"test")),
+            Some(Captured::List(Vec::new()))
+        );
     }
 
     #[test]

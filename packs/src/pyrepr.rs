@@ -151,7 +151,10 @@ impl<'t, 's> Reader<'t, 's> {
             Some(b'\'' | b'"') if self.pos - begin <= 2 => self.string(),
             Some(b'(') => {
                 let word = self.text.get(begin..self.pos).unwrap_or_default();
-                if matches!(word, "set" | "frozenset" | "list" | "tuple" | "deque" | "dict_keys" | "dict_values") {
+                if matches!(
+                    word,
+                    "set" | "frozenset" | "list" | "tuple" | "deque" | "dict_keys" | "dict_values"
+                ) {
                     return self.collection_call(depth);
                 }
                 self.pos += 1;
@@ -361,7 +364,8 @@ fn pair_key_end(bytes: &[u8], begin: usize) -> Option<usize> {
         return None;
     }
     let mut at = begin;
-    while bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')) {
+    while bytes.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    {
         at += 1;
         if at - begin > 128 {
             return None;
@@ -387,7 +391,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn flat(read: fn(&str, &mut dyn FnMut(&str, ReprValue)) -> End, text: &str) -> Vec<(String, String)> {
+    type ReadFn = fn(&str, &mut dyn FnMut(&str, ReprValue)) -> End;
+
+    fn flat(read: ReadFn, text: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         read(text, &mut |path, value| {
             let shown = match value {
@@ -405,7 +411,8 @@ mod tests {
 
     #[test]
     fn a_dict_is_flattened_with_dots() {
-        let text = "{'a': 1, 'b': {'c': 'x, y', 'd': None}, 'e': ['p', \"q\"], 'f': {'s'}, 'g': Foo(h=True)} tail";
+        let text =
+            "{'a': 1, 'b': {'c': 'x, y', 'd': None}, 'e': ['p', \"q\"], 'f': {'s'}, 'g': Foo(h=True)} tail";
         let expected =
             [pair("a", "1"), pair("b.c", "x, y"), pair("e", "[p|q]"), pair("f", "[s]"), pair("g.h", "True")];
         assert_eq!(flat(read_value, text), expected);

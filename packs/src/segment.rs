@@ -48,7 +48,7 @@ pub(crate) fn find(template: &Template, message: &str, key: &FleetKey, budget: &
         search.run(0, start, 0)
     });
     let end = matched.or_else(|| search.best_cut.take())?;
-    search.captured(end, key)
+    search.captured(&end, key)
 }
 
 /// Where a try ended: spans of the placeholders that it filled.
@@ -85,8 +85,11 @@ impl Search<'_> {
             [Segment::Literal(literal), ..] => self.places_of(literal),
             [Segment::Placeholder(first), Segment::Literal(literal), ..] => {
                 let kind = first.kind;
-                let mut starts: Vec<usize> =
-                    self.places_of(literal).into_iter().map(|end| begin_of(kind, self.message, end)).collect();
+                let mut starts: Vec<usize> = self
+                    .places_of(literal)
+                    .into_iter()
+                    .map(|end| begin_of(kind, self.message, end))
+                    .collect();
                 starts.dedup();
                 starts
             }
@@ -96,7 +99,8 @@ impl Search<'_> {
 
     /// Where the literal's first word stands; cheap, so that most templates end here.
     fn places_of(&mut self, literal: &str) -> Vec<usize> {
-        let head_end = literal.find(|c: char| c.is_ascii_whitespace()).filter(|end| *end > 0).unwrap_or(literal.len());
+        let head_end =
+            literal.find(|c: char| c.is_ascii_whitespace()).filter(|end| *end > 0).unwrap_or(literal.len());
         let head = &literal[..head_end];
         let wrapped = self.template.multiline && self.message.contains('\n');
         if head.trim().is_empty() {
@@ -131,7 +135,13 @@ impl Search<'_> {
         }
     }
 
-    fn placeholder(&mut self, this: &Placeholder, index: usize, at: usize, literal_len: usize) -> Option<Ending> {
+    fn placeholder(
+        &mut self,
+        this: &Placeholder,
+        index: usize,
+        at: usize,
+        literal_len: usize,
+    ) -> Option<Ending> {
         let is_last = index + 1 == self.template.segments.len();
         let end_of_message = self.message.len();
         let Some(extent) = this.kind.extent(self.message, at, self.template.multiline) else {
@@ -166,7 +176,9 @@ impl Search<'_> {
                 self.spans.pop();
                 found
             }
-            Extent::Shrinks { end, .. } if matches!(self.template.segments.get(index + 1), Some(Segment::Placeholder(_))) => {
+            Extent::Shrinks { end, .. }
+                if matches!(self.template.segments.get(index + 1), Some(Segment::Placeholder(_))) =>
+            {
                 self.spans.push((at, end));
                 let found = self.run(index + 1, end, literal_len);
                 self.spans.pop();
@@ -268,16 +280,18 @@ impl Search<'_> {
         }
     }
 
-    fn captured(&self, ending: Ending, key: &FleetKey) -> Option<Found> {
+    fn captured(&self, ending: &Ending, key: &FleetKey) -> Option<Found> {
         let mut captured = Vec::with_capacity(ending.spans.len());
         for (number, placeholder) in self.template.placeholders().enumerate() {
             let Some(&(begin, end)) = ending.spans.get(number) else {
                 captured.push(None);
                 continue;
             };
-            let may_be_incomplete = ending.cut && end == self.message.len() && !keeps_whole_parts(placeholder.kind);
+            let may_be_incomplete =
+                ending.cut && end == self.message.len() && !keeps_whole_parts(placeholder.kind);
             // The dict itself has no name; its keys have.
-            let is_dropped = placeholder.slot.target == Target::Dropped && placeholder.kind != PlaceholderType::PyDict;
+            let is_dropped =
+                placeholder.slot.target == Target::Dropped && placeholder.kind != PlaceholderType::PyDict;
             if is_dropped || may_be_incomplete {
                 captured.push(None);
                 continue;
@@ -298,7 +312,9 @@ fn begin_of(kind: PlaceholderType, message: &str, end: usize) -> usize {
     let bytes = message.as_bytes();
     let is_part: fn(u8) -> bool = match kind {
         PlaceholderType::Int => |byte| byte.is_ascii_digit() || byte == b',' || byte == b'-',
-        PlaceholderType::Float => |byte| byte.is_ascii_digit() || matches!(byte, b',' | b'-' | b'.' | b'e' | b'+'),
+        PlaceholderType::Float => {
+            |byte| byte.is_ascii_digit() || matches!(byte, b',' | b'-' | b'.' | b'e' | b'+')
+        }
         PlaceholderType::Word => |byte| byte.is_ascii_alphanumeric() || b"_-./:@".contains(&byte),
         PlaceholderType::Id | PlaceholderType::Path => |byte| !byte.is_ascii_whitespace(),
         _ => return 0,

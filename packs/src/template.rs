@@ -247,7 +247,10 @@ pub(crate) fn parse_text(text: &str) -> Result<Vec<Segment>, String> {
             rest = after;
         } else if let Some((name, kind, after)) = split_placeholder(brace) {
             let Some(kind) = PlaceholderType::parse(kind) else {
-                return Err(format!("`{kind}` is no type of a placeholder; use one of {}", PlaceholderType::NAMES));
+                return Err(format!(
+                    "`{kind}` is no type of a placeholder; use one of {}",
+                    PlaceholderType::NAMES
+                ));
             };
             if !literal.is_empty() {
                 segments.push(Segment::Literal(std::mem::take(&mut literal)));
@@ -276,7 +279,8 @@ fn split_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let close = inside.find('}')?;
     let (name, kind) = inside[..close].split_once(':')?;
     let plain = |word: &str| {
-        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+        !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
     };
     (plain(name) && plain(kind)).then(|| (name, kind, &inside[close + 1..]))
 }

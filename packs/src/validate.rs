@@ -5,13 +5,14 @@
 
 mod entries;
 mod examples;
+mod lines;
 
+use crate::body::field_of;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
 use crate::json_line::JsonSignature;
 use crate::key::{KeyGrammar, KeyGrammars, WeightsGrammar};
 use crate::load::{Files, Packs};
-use crate::matched::field_of;
 use crate::metric::MetricTable;
 use crate::schema::{PackFile, line_of};
 use crate::template::{Target, Template};
@@ -90,9 +91,9 @@ impl Context<'_> {
 
 impl Build {
     /// Reads all files; errors come beside what could be read.
-    pub(crate) fn of(files: Files) -> (Packs, Vec<PackError>) {
+    pub(crate) fn of(files: &Files) -> (Packs, Vec<PackError>) {
         let mut build = Self::default();
-        for (path, (root, text)) in &files {
+        for (path, (root, text)) in files {
             build.file(path, &format!("{root}{path}"), text);
         }
         let known_settings = Arc::new(KnownSettings::of(&build.facts));
@@ -143,7 +144,8 @@ impl Build {
             return self.refuse(place, "the id is not kebab-case; use a-z, 0-9 and `-`");
         }
         if !id.starts_with(&format!("{engine}-")) {
-            return self.refuse(place, format!("the id does not start with its engine; call it `{engine}-{id}`"));
+            return self
+                .refuse(place, format!("the id does not start with its engine; call it `{engine}-{id}`"));
         }
         let here = format!("{}:{}", place.file, place.line);
         if let Some(there) = self.ids.insert(id.to_owned(), here) {
@@ -157,7 +159,8 @@ impl Build {
         match Version::parse(text.get_ref()) {
             Some(version) => Ok(Some(version)),
             None => {
-                self.errors.push(place.error(format!("`{}` is no version; write it like `0.11.2`", text.get_ref())));
+                self.errors
+                    .push(place.error(format!("`{}` is no version; write it like `0.11.2`", text.get_ref())));
                 Err(())
             }
         }
@@ -169,14 +172,13 @@ impl Build {
         since: Option<&Spanned<String>>,
         until: Option<&Spanned<String>>,
     ) -> Option<VersionRange> {
-        let range = VersionRange {
-            since: self.version(place, since).ok()?,
-            until: self.version(place, until).ok()?,
-        };
+        let range =
+            VersionRange { since: self.version(place, since).ok()?, until: self.version(place, until).ok()? };
         if let (Some(since), Some(until)) = (&range.since, &range.until)
             && since >= until
         {
-            return self.refuse(place, format!("since {since} is not before until {until}; swap or drop one"));
+            return self
+                .refuse(place, format!("since {since} is not before until {until}; swap or drop one"));
         }
         Some(range)
     }
@@ -215,7 +217,8 @@ impl Build {
             return self.refuse(place, format!("a line of kind none keeps nothing; name `{name}` `_`"));
         }
         let Some(field) = field_of(kind, name) else {
-            return self.refuse(place, format!("`{name}` is no attribute of {kind}; see docs/observations.md"));
+            return self
+                .refuse(place, format!("`{name}` is no attribute of {kind}; see docs/observations.md"));
         };
         if let Some(key) = key {
             return match field.field_type {
@@ -227,7 +230,8 @@ impl Build {
         if form.fits(field.field_type) {
             return Some(());
         }
-        let problem = format!("`{name}` is {}, which {} cannot fill; use another type", field.field_type, form.name());
+        let problem =
+            format!("`{name}` is {}, which {} cannot fill; use another type", field.field_type, form.name());
         self.refuse(place, problem)
     }
 
@@ -244,10 +248,14 @@ impl Build {
         let words = match &target {
             Target::Attribute(name) => {
                 let Some(field) = field_of(kind, name) else {
-                    return self.refuse(place, format!("`{name}` is no attribute of {kind}; see docs/observations.md"));
+                    return self.refuse(
+                        place,
+                        format!("`{name}` is no attribute of {kind}; see docs/observations.md"),
+                    );
                 };
                 if Body::empty(kind).set(name, value.clone()).is_err() {
-                    return self.refuse(place, format!("`{name}` is {}; give such a value", field.field_type));
+                    return self
+                        .refuse(place, format!("`{name}` is {}; give such a value", field.field_type));
                 }
                 field.words
             }
@@ -267,7 +275,8 @@ impl Build {
             && !words.is_empty()
             && !words.contains(&word.as_str())
         {
-            return self.refuse(place, format!("`{word}` is no value of `{name}`; use one of {}", words.join(", ")));
+            return self
+                .refuse(place, format!("`{word}` is no value of `{name}`; use one of {}", words.join(", ")));
         }
         Some((target, value))
     }

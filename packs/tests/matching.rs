@@ -100,8 +100,9 @@ from = ["kv_transfer_config.kv_connector"]
 fn packs() -> &'static Packs {
     static PACKS: OnceLock<Packs> = OnceLock::new();
     PACKS.get_or_init(|| {
-        Packs::from_texts(&[("vllm/a.toml", PACK)])
-            .unwrap_or_else(|errors| panic!("{}", errors.iter().map(|e| format!("{e}\n")).collect::<String>()))
+        Packs::from_texts(&[("vllm/a.toml", PACK)]).unwrap_or_else(|errors| {
+            panic!("{}", errors.iter().map(|e| format!("{e}\n")).collect::<String>())
+        })
     })
 }
 
@@ -115,7 +116,8 @@ fn body(message: &str) -> Option<Body> {
 
 #[test]
 fn constants_and_fields_make_the_body() {
-    let Some(Body::Transfer(transfer)) = body("Quux transfer failed for request cmpl-7-0. Marking 1,024 blocks as invalid.")
+    let Some(Body::Transfer(transfer)) =
+        body("Quux transfer failed for request cmpl-7-0. Marking 1,024 blocks as invalid.")
     else {
         panic!("no transfer")
     };
@@ -128,7 +130,10 @@ fn constants_and_fields_make_the_body() {
 #[test]
 fn a_line_that_is_to_be_ignored_matches_and_has_no_body() {
     let found = matcher()
-        .match_message("Quux transfer failed for request r. Marking 0 blocks as invalid.", &Speaker::default())
+        .match_message(
+            "Quux transfer failed for request r. Marking 0 blocks as invalid.",
+            &Speaker::default(),
+        )
         .unwrap();
     assert!(found.is_meaningless());
     assert_eq!(found.body(), None);
@@ -142,7 +147,8 @@ fn a_match_may_stand_anywhere_in_the_message() {
 
 #[test]
 fn a_wrapped_id_is_joined() {
-    let message = "Remote Quux engine mismatch. Expected 46126a31-6b81\n-435d_dp0,received 96b1c4ff\n   -9edf_dp0.";
+    let message =
+        "Remote Quux engine mismatch. Expected 46126a31-6b81\n-435d_dp0,received 96b1c4ff\n   -9edf_dp0.";
     let Some(Body::Handshake(handshake)) = body(message) else { panic!("no handshake") };
     assert_eq!(handshake.remote_engine_id.as_deref(), Some("46126a31-6b81-435d_dp0"));
     assert_eq!(handshake.answered_engine_id.as_deref(), Some("96b1c4ff-9edf_dp0"));
@@ -150,7 +156,8 @@ fn a_wrapped_id_is_joined() {
 
 #[test]
 fn a_message_wrapped_between_and_inside_words_matches() {
-    let message = "Quux transfer failed for request\n        8f07dfc0-...-a2f0e657. Marking 3 blo\ncks as invalid.";
+    let message =
+        "Quux transfer failed for request\n        8f07dfc0-...-a2f0e657. Marking 3 blo\ncks as invalid.";
     let Some(Body::Transfer(transfer)) = body(message) else { panic!("no transfer") };
     assert_eq!(transfer.request_id.as_deref(), Some("8f07dfc0-...-a2f0e657"));
 }
@@ -158,7 +165,8 @@ fn a_message_wrapped_between_and_inside_words_matches() {
 #[test]
 fn a_cut_message_keeps_what_is_whole_and_drops_what_may_not_be() {
     let who = Speaker::default();
-    let found = matcher().match_message("Quux transfer failed for request cmpl-7-0. Marking 12", &who).unwrap();
+    let found =
+        matcher().match_message("Quux transfer failed for request cmpl-7-0. Marking 12", &who).unwrap();
     assert!(found.cut);
     let Some(Body::Transfer(transfer)) = found.body() else { panic!("no transfer") };
     assert_eq!(transfer.request_id.as_deref(), Some("cmpl-7-0"));
@@ -220,13 +228,16 @@ fn token_ids_leave_only_digests() {
     let (other, same_first) = digests("Quux_hash tokens=(101, 202), result=abc");
     assert_ne!(all, other);
     assert_eq!(first, same_first);
-    let found = matcher().match_message("Quux_hash tokens=(101, 202), result=abc", &Speaker::default()).unwrap();
+    let found =
+        matcher().match_message("Quux_hash tokens=(101, 202), result=abc", &Speaker::default()).unwrap();
     assert!(!format!("{} {:?}", found.says(), found).contains("101"));
 }
 
 #[test]
 fn units_and_scales_are_applied() {
-    let Some(Body::Transfer(transfer)) = body("Quux_pull of 1.5 MiB took 2.5 ms") else { panic!("no transfer") };
+    let Some(Body::Transfer(transfer)) = body("Quux_pull of 1.5 MiB took 2.5 ms") else {
+        panic!("no transfer")
+    };
     assert_eq!((transfer.bytes_seen, transfer.duration_ns), (Some(1_572_864), Some(2_500_000)));
 }
 

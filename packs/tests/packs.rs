@@ -46,7 +46,13 @@ fn every_kind_of_mistake_is_named_with_its_line() {
     refused(&template(&format!("{good}\nsince = \"soon\"")), 2, "no version");
     refused(&template(&format!("{good}\nsince = \"2\"\nuntil = \"1\"")), 2, "not before");
     refused(&template(&format!("{good}\nimplies = {{ policy = \"x\" }}")), 8, "no fact");
-    refused(&template(&good.replace("Some_words", "a").replace("\"lease\"", "\"none\"").replace("request_id", "_")), 5, "6 bytes");
+    refused(
+        &template(
+            &good.replace("Some_words", "a").replace("\"lease\"", "\"none\"").replace("request_id", "_"),
+        ),
+        5,
+        "6 bytes",
+    );
     let cause = "text = \"Some_words\"\nkind = \"transfer\"\nexample = \"Some_words\"\nset = { cause = \"bad_luck\" }";
     refused(&template(cause), 8, "bad_luck");
     let counter = "text = \"Some_words {values.luck:int}\"\nkind = \"counters\"\nexample = \"Some_words 1\"";
@@ -57,18 +63,32 @@ fn every_kind_of_mistake_is_named_with_its_line() {
 fn an_id_stands_once_and_a_shadowed_example_is_an_error() {
     let one = "\n[[template]]\nid = \"e-x\"\ntext = \"Some_words now\"\nkind = \"none\"\nexample = \"Some_words now\"\nsource = \"t\"\n";
     refused(&format!("engine = \"e\"\n{one}{one}"), 10, "stands at");
-    let shadow = one.replace("e-x", "e-y").replace("example = \"Some_words now\"", "example = \"Some_words now and then\"");
+    let shadow = one
+        .replace("e-x", "e-y")
+        .replace("example = \"Some_words now\"", "example = \"Some_words now and then\"");
     let longer = one.replace("e-x", "e-z").replace("now", "now and then");
     refused(&format!("engine = \"e\"\n{shadow}{longer}"), 7, "read as e-z");
 }
 
 #[test]
 fn other_entries_are_checked_too() {
-    refused("engine = \"e\"\n[[metric]]\nname = \"m\"\ntype = \"counter\"\ncounter = \"luck\"\n", 5, "no counter");
+    refused(
+        "engine = \"e\"\n[[metric]]\nname = \"m\"\ntype = \"counter\"\ncounter = \"luck\"\n",
+        5,
+        "no counter",
+    );
     refused("engine = \"e\"\n[[fact]]\nfact = \"luck\"\nfrom = [\"x\"]\n", 3, "no fact");
-    refused("engine = \"e\"\n[[key]]\nid = \"e-k\"\nmatch = '('\nexample = \"x\"\n", 4, "correct the expression");
+    refused(
+        "engine = \"e\"\n[[key]]\nid = \"e-k\"\nmatch = '('\nexample = \"x\"\n",
+        4,
+        "correct the expression",
+    );
     refused("engine = \"e\"\n[[key]]\nid = \"e-k\"\nmatch = 'a'\nexample = \"x\"\n", 5, "does not match");
-    refused("engine = \"e\"\n[[key]]\nid = \"e-k\"\nmatch = 'a'\ncontent = \"h\"\nexample = \"a\"\n", 4, "no capture `h`");
+    refused(
+        "engine = \"e\"\n[[key]]\nid = \"e-k\"\nmatch = 'a'\ncontent = \"h\"\nexample = \"a\"\n",
+        4,
+        "no capture `h`",
+    );
 }
 
 #[test]
@@ -86,7 +106,12 @@ fn an_override_replaces_a_whole_file() {
     assert!(!Packs::check(&dir.path().join("absent")).is_empty());
 }
 
-fn facts(pack: &str, engine: Option<&str>, version: &str, settings: &[(&str, &str)]) -> BTreeMap<String, String> {
+fn facts(
+    pack: &str,
+    engine: Option<&str>,
+    version: &str,
+    settings: &[(&str, &str)],
+) -> BTreeMap<String, String> {
     let packs = Packs::from_texts(&[("e/a.toml", pack), ("l/a.toml", LIBRARY)]).unwrap();
     let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     packs.facts(engine, Version::parse(version).as_ref(), &settings).facts
@@ -136,7 +161,10 @@ fn settings_defaults_and_conditions_make_facts() {
     let nixl = ("kv_transfer_config.kv_connector", "NixlConnector");
     assert_eq!(of("0.16", &[nixl])["load_failure_policy"], "recompute");
     assert_eq!(of("0.17", &[nixl])["load_failure_policy"], "fail");
-    assert!(!of("?", &[nixl]).contains_key("load_failure_policy"), "an unknown version has no bounded default");
+    assert!(
+        !of("?", &[nixl]).contains_key("load_failure_policy"),
+        "an unknown version has no bounded default"
+    );
     assert!(!of("0.17", &[]).contains_key("load_failure_policy"));
     let given = of("0.17", &[nixl, ("x.kv_load_failure_policy", "recompute")]);
     assert_eq!(given["load_failure_policy"], "recompute");
@@ -149,7 +177,8 @@ fn settings_defaults_and_conditions_make_facts() {
 
 #[test]
 fn json_in_a_setting_is_opened() {
-    let json = [("kv-transfer-config", "{\"kv_connector\":\"NixlConnector\",\"kv_load_failure_policy\":\"fail\"}")];
+    let json =
+        [("kv-transfer-config", "{\"kv_connector\":\"NixlConnector\",\"kv_load_failure_policy\":\"fail\"}")];
     assert_eq!(facts(FACTS, Some("e"), "0.1", &json)["load_failure_policy"], "fail");
 }
 
@@ -185,7 +214,10 @@ example = '{"t": 1.5, "hop": "P", "status": 200}'
     let line = r#"{"t": 12.5, "hop": "P", "rid": "r1", "status": 200, "dt": 0.5, "finish": ["stop"], "got": null,
                    "sent": {"engine": "x", "host": "h", "port": 5}, "prompt": "secret words"}"#;
     assert!(packs.matcher().may_matter(line.as_bytes()));
-    assert!(packs.matcher().may_matter(line.replace('"', "\\\"").as_bytes()), "also inside another JSON text");
+    assert!(
+        packs.matcher().may_matter(line.replace('"', "\\\"").as_bytes()),
+        "also inside another JSON text"
+    );
     let serde_json::Value::Object(object) = serde_json::from_str(line).unwrap() else { panic!("no object") };
     let found = packs.matcher().match_json(&object).unwrap();
     assert_eq!(found.time, Some(12.5));

@@ -36,7 +36,9 @@ impl Packs {
         let version = template.versions.sample();
         let who = Speaker { engine: Some(&template.engine), version: version.as_ref() };
         if !self.matcher().may_matter(text.as_bytes()) {
-            return Some("the example holds no anchor of its template; correct the text or the example".to_owned());
+            return Some(
+                "the example holds no anchor of its template; correct the text or the example".to_owned(),
+            );
         }
         match self.matcher().match_message(text, &who) {
             Some(found) if found.template.id == id => {
@@ -66,7 +68,10 @@ impl Packs {
             Err(error) => return Some(format!("the example is no JSON ({error}); give a whole line")),
         };
         if !self.matcher().may_matter(text.as_bytes()) {
-            return Some("the example holds none of its keys as an anchor; name them in `when` or `present`".to_owned());
+            return Some(
+                "the example holds none of its keys as an anchor; name them in `when` or `present`"
+                    .to_owned(),
+            );
         }
         match self.matcher().match_json(&object) {
             Some(found) if found.id == id => None,
