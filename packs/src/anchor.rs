@@ -71,6 +71,11 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
     (anchors, chosen)
 }
 
+/// Whether the template can be found by some anchor.
+pub(crate) fn has_anchor(offer: &Offer<'_>) -> bool {
+    !candidates_of(offer, &HashMap::new()).is_empty()
+}
+
 /// The anchors that are good enough, or else the rarest alone.
 fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
     let good: Vec<(&str, u32)> = candidates

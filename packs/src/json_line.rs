@@ -2,7 +2,8 @@
 //!
 //! Invariant: only the paths that the entry names are read; of the words, its id and the kept values are shown.
 
-use crate::matched::{BodyBuilder, cut_to, shown};
+use crate::body::BodyBuilder;
+use crate::matched::{cut_to, shown};
 use crate::placeholder::{Captured, MAX_ID, clean_id};
 use crate::template::{Composition, Target};
 use kvprov_model::observation::Body;

@@ -8,6 +8,7 @@
 //! went through a placeholder with an allow-listed type.
 
 mod anchor;
+mod body;
 pub mod error;
 pub mod fact;
 pub mod json_line;

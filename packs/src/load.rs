@@ -42,7 +42,7 @@ impl Packs {
     /// release.
     pub fn builtin() -> &'static Self {
         static READ: OnceLock<Packs> = OnceLock::new();
-        READ.get_or_init(|| Build::of(builtin_files()).0)
+        READ.get_or_init(|| Build::of(&builtin_files()).0)
     }
 
     /// The compiled-in packs, with whole files replaced or added by relative path (`vllm/nixl.toml`) from `dir`.
@@ -50,7 +50,7 @@ impl Packs {
     pub fn with_overrides(dir: &Path) -> Result<Self, Vec<PackError>> {
         let mut files = builtin_files();
         files.extend(read_dir(dir)?);
-        let (packs, mut errors) = Build::of(files);
+        let (packs, mut errors) = Build::of(&files);
         errors.extend(packs.check_examples());
         if errors.is_empty() { Ok(packs) } else { Err(sorted(errors)) }
     }
@@ -62,7 +62,7 @@ impl Packs {
 
     /// Every error of the compiled-in packs.
     pub fn check_builtin() -> Vec<PackError> {
-        let (packs, mut errors) = Build::of(builtin_files());
+        let (packs, mut errors) = Build::of(&builtin_files());
         errors.extend(packs.check_examples());
         sorted(errors)
     }
@@ -73,7 +73,7 @@ impl Packs {
             .iter()
             .map(|(path, text)| ((*path).to_owned(), ("".to_owned(), (*text).to_owned())))
             .collect();
-        let (packs, mut errors) = Build::of(files);
+        let (packs, mut errors) = Build::of(&files);
         errors.extend(packs.check_examples());
         if errors.is_empty() { Ok(packs) } else { Err(sorted(errors)) }
     }

@@ -391,7 +391,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn flat(read: fn(&str, &mut dyn FnMut(&str, ReprValue)) -> End, text: &str) -> Vec<(String, String)> {
+    type ReadFn = fn(&str, &mut dyn FnMut(&str, ReprValue)) -> End;
+
+    fn flat(read: ReadFn, text: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         read(text, &mut |path, value| {
             let shown = match value {

@@ -48,7 +48,7 @@ pub(crate) fn find(template: &Template, message: &str, key: &FleetKey, budget: &
         search.run(0, start, 0)
     });
     let end = matched.or_else(|| search.best_cut.take())?;
-    search.captured(end, key)
+    search.captured(&end, key)
 }
 
 /// Where a try ended: spans of the placeholders that it filled.
@@ -280,7 +280,7 @@ impl Search<'_> {
         }
     }
 
-    fn captured(&self, ending: Ending, key: &FleetKey) -> Option<Found> {
+    fn captured(&self, ending: &Ending, key: &FleetKey) -> Option<Found> {
         let mut captured = Vec::with_capacity(ending.spans.len());
         for (number, placeholder) in self.template.placeholders().enumerate() {
             let Some(&(begin, end)) = ending.spans.get(number) else {

@@ -5,13 +5,14 @@
 
 mod entries;
 mod examples;
+mod lines;
 
+use crate::body::field_of;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
 use crate::json_line::JsonSignature;
 use crate::key::{KeyGrammar, KeyGrammars, WeightsGrammar};
 use crate::load::{Files, Packs};
-use crate::matched::field_of;
 use crate::metric::MetricTable;
 use crate::schema::{PackFile, line_of};
 use crate::template::{Target, Template};
@@ -90,9 +91,9 @@ impl Context<'_> {
 
 impl Build {
     /// Reads all files; errors come beside what could be read.
-    pub(crate) fn of(files: Files) -> (Packs, Vec<PackError>) {
+    pub(crate) fn of(files: &Files) -> (Packs, Vec<PackError>) {
         let mut build = Self::default();
-        for (path, (root, text)) in &files {
+        for (path, (root, text)) in files {
             build.file(path, &format!("{root}{path}"), text);
         }
         let known_settings = Arc::new(KnownSettings::of(&build.facts));
