@@ -306,6 +306,9 @@ impl<'p> Interpreter<'p> {
         out.counts.add(Outcome::Matched, statement.lines);
         self.note_severe(&statement.prefix);
         self.explainer.expire(statement.place.position, out.tell);
+        if found.is_meaningless() && found.implies().is_empty() {
+            return;
+        }
         let times = i64::from(statement.prefix.repeated);
         let mut worker = Worker::default();
         if let Some(mut body) = found.body() {
