@@ -7,16 +7,17 @@
 //! Invariant: every template has an anchor that any complete print of its text contains. Quotes, backslashes and
 //! bytes outside ASCII stand in no anchor, because wrappers escape them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Shortest anchor, in bytes.
 pub(crate) const MIN_LEN: usize = 6;
 /// Longest anchor, in bytes.
-const MAX_LEN: usize = 40;
+const MAX_LEN: usize = 64;
 /// Most words of an anchor.
 const MAX_WORDS: usize = 4;
 /// Rarity from which an anchor is good enough; below it the rarest one is taken.
-const GOOD: u32 = 9;
+const GOOD: u32 = 10;
 
 /// Words from the most common to less common ones, a line each.
 const COMMON: &str = include_str!("common_words.txt");
@@ -29,35 +30,41 @@ pub(crate) struct Offer<'t> {
 
 /// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
 pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
-    let ranks: BTreeMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
+    let ranks: HashMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
     let candidates: Vec<BTreeMap<String, u32>> = offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
 
     // Who could use which anchor.
-    let mut users: BTreeMap<&str, (u32, BTreeSet<usize>)> = BTreeMap::new();
+    let mut users: HashMap<&str, (u32, Vec<usize>)> = HashMap::new();
     for (offer, of_offer) in candidates.iter().enumerate() {
         for (text, rarity) in usable(of_offer) {
-            let entry = users.entry(text).or_insert((rarity, BTreeSet::new()));
-            entry.1.insert(offer);
+            users.entry(text).or_insert((rarity, Vec::new())).1.push(offer);
         }
     }
+    // Greedy cover: the anchor that speaks for most of those without one; of equals the clearly rarer, then the
+    // shorter, then by text, so that the choice does not hang on the order of a map. A count in the heap may be too
+    // high, never too low: it is put right when it comes up.
+    let mut heap: BinaryHeap<(usize, u32, Reverse<usize>, &str)> = users
+        .iter()
+        .map(|(text, (rarity, open))| (open.len(), *rarity / 4, Reverse(text.len()), *text))
+        .collect();
     let mut anchors = Vec::new();
     let mut chosen = vec![None; offers.len()];
-    // Greedy cover: the anchor that speaks for most of those without one; of equals the rarest, then the shortest.
-    while let Some((text, _)) = users
-        .iter()
-        .filter(|(_, (_, open))| !open.is_empty())
-        .max_by_key(|(text, (rarity, open))| (open.len(), *rarity, std::cmp::Reverse(text.len())))
-        .map(|(text, entry)| ((*text).to_owned(), entry.0))
-    {
-        let Some((_, covered)) = users.remove(text.as_str()) else { break };
-        for offer in &covered {
-            chosen[*offer] = Some(anchors.len());
+    while let Some((count, rarity, length, text)) = heap.pop() {
+        let Some((_, of_text)) = users.get(text) else { continue };
+        let open = of_text.iter().filter(|offer| chosen[**offer].is_none()).count();
+        if open == 0 {
+            continue;
         }
-        for (_, open) in users.values_mut() {
-            *open = open.difference(&covered).copied().collect();
+        if open < count {
+            heap.push((open, rarity, length, text));
+            continue;
         }
-        users.retain(|_, (_, open)| !open.is_empty());
-        anchors.push(text);
+        for offer in of_text {
+            if chosen[*offer].is_none() {
+                chosen[*offer] = Some(anchors.len());
+            }
+        }
+        anchors.push(text.to_owned());
     }
     (anchors, chosen)
 }
@@ -78,7 +85,7 @@ fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
 }
 
 /// Every run of words that may be an anchor, with its rarity.
-fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<String, u32> {
+fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for literal in &offer.literals {
         for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
@@ -93,10 +100,13 @@ fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<S
             }
         }
     }
+    if found.is_empty() {
+        found = whole_pieces(offer);
+    }
     found
 }
 
-fn collect(piece: &str, one_word: bool, ranks: &BTreeMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
+fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
     let words = words_of(piece);
     for begin in 0..words.len() {
         let mut rarity = 0;
@@ -113,11 +123,24 @@ fn collect(piece: &str, one_word: bool, ranks: &BTreeMap<&str, usize>, found: &m
             }
         }
     }
-    // A piece without words (`#: `) can still be an anchor as a whole.
-    let whole = piece.trim();
-    if words.is_empty() && (MIN_LEN..=MAX_LEN).contains(&whole.len()) && !whole.contains(' ') {
-        found.insert(whole.to_owned(), 1);
+}
+
+/// The pieces as they are, punctuation and blanks included, for a text whose words are too short.
+fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
+    let pieces = offer.literals.iter().flat_map(|literal| {
+        literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\".contains(c))
+    });
+    let mut found = BTreeMap::new();
+    for piece in pieces {
+        let trimmed = piece.trim();
+        if (MIN_LEN..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
+            found.insert(trimmed.to_owned(), 2);
+        } else if (MIN_LEN..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
+            // Blanks that must be printed as they stand, as in a banner.
+            found.insert(piece.to_owned(), 1);
+        }
     }
+    found
 }
 
 /// Words with their places.
@@ -139,16 +162,22 @@ fn words_of(piece: &str) -> Vec<(usize, usize, &str)> {
 }
 
 /// About how many doublings rarer than every line a word is.
-fn rarity_of(word: &str, ranks: &BTreeMap<&str, usize>) -> u32 {
+fn rarity_of(word: &str, ranks: &HashMap<&str, usize>) -> u32 {
     if word.len() < 3 {
         return 0;
     }
+    let is_name = |word: &str| {
+        let inner_capital = word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
+        inner_capital || word.contains('_') || word.bytes().any(|byte| byte.is_ascii_digit())
+    };
     match ranks.get(word) {
         Some(rank) if *rank < 24 => 1,
         Some(rank) if *rank < 80 => 3,
-        Some(_) => 5,
-        None if word.len() < 5 => 6,
-        None => 9,
+        Some(_) => 4,
+        None if word.len() < 5 => 4,
+        // A name of code stands in few lines; a word of English in many.
+        None if is_name(word) => 10,
+        None => 6,
     }
 }
 
@@ -162,7 +191,7 @@ mod tests {
 
     #[test]
     fn templates_share_an_anchor_where_they_can() {
-        let offers = [offer("Marking quux blocks"), offer("with quuxed quux blocks"), offer("zzgrobble")];
+        let offers = [offer("Marking quux_blob"), offer("with quuxed quux_blob"), offer("zz_grobble")];
         let (anchors, chosen) = choose(&offers);
         assert_eq!(anchors.len(), 2);
         assert_eq!(chosen[0], chosen[1]);
@@ -171,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_common_word_alone_is_no_anchor() {
-        let (anchors, _) = choose(&[offer("INFO zzgrobble")]);
-        assert_eq!(anchors, ["zzgrobble"]);
+        let (anchors, _) = choose(&[offer("INFO zz_grobble")]);
+        assert_eq!(anchors, ["zz_grobble"]);
     }
 
     #[test]
