@@ -1,1 +1,162 @@
-//! (under construction)
+//! What a detector may look at: the ledger around one subject, read on demand.
+//!
+//! A [`View`] is a pure function of the ledger: it reads and never writes, asks no clock and remembers only what it
+//! read. Detectors get observations sorted by time, and the [`Roster`]: every worker with its facts and epochs.
+
+pub mod request;
+pub mod roster;
+pub mod timeline;
+
+use crate::ledger::{IndexKey, Ledger, LedgerError};
+use kvprov_model::clock::WallTime;
+use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
+use kvprov_model::observation::{Body, Counters, Observation, RequestLeg};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub use roster::{Member, Roster};
+
+type Selected = Rc<Vec<Observation>>;
+
+/// The ledger as a detector sees it.
+pub struct View<'l> {
+    ledger: &'l dyn Ledger,
+    roster: Rc<Roster>,
+    watermarks: BTreeMap<NodeId, WallTime>,
+    read: RefCell<BTreeMap<IndexKey, Selected>>,
+    failed: RefCell<Option<LedgerError>>,
+}
+
+impl<'l> View<'l> {
+    /// A view of the ledger. Reads the roster at once.
+    pub fn new(ledger: &'l dyn Ledger) -> Result<Self, LedgerError> {
+        let roster = Rc::new(Roster::build(&ledger.select(&IndexKey::Roster)?));
+        Ok(Self {
+            ledger,
+            roster,
+            watermarks: ledger.watermarks()?,
+            read: RefCell::default(),
+            failed: RefCell::default(),
+        })
+    }
+
+    /// Every worker with its facts and epochs.
+    pub fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// The event time up to which a node has delivered; `None` when it has delivered nothing.
+    pub fn watermark(&self, node: &NodeId) -> Option<WallTime> {
+        self.watermarks.get(node).copied()
+    }
+
+    /// What the ledger has under a key, sorted by time. A ledger that cannot be read gives nothing here and the
+    /// error at the end ([`View::finish`]), so that detectors stay free of input and output.
+    pub fn select(&self, key: IndexKey) -> Selected {
+        if let Some(found) = self.read.borrow().get(&key) {
+            return Rc::clone(found);
+        }
+        let found = match self.ledger.select(&key) {
+            Ok(observations) => Rc::new(observations),
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                Rc::default()
+            }
+        };
+        self.read.borrow_mut().insert(key, Rc::clone(&found));
+        found
+    }
+
+    /// The first error of the ledger while the view was used. Findings made from such a view must be dropped.
+    pub fn finish(self) -> Result<(), LedgerError> {
+        match self.failed.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// All that speaks of a worker.
+    pub fn worker(&self, worker: &WorkerId) -> Selected {
+        self.select(IndexKey::Worker(worker.clone()))
+    }
+
+    /// All that names a request on any leg.
+    pub fn request(&self, stem: &RequestStem) -> Selected {
+        self.select(IndexKey::Request(stem.clone()))
+    }
+
+    /// All that happened in a store.
+    pub fn store(&self, store: &StoreId) -> Selected {
+        self.select(IndexKey::Store(store.clone()))
+    }
+
+    /// All that compares workers with each other.
+    pub fn fleet(&self) -> Selected {
+        self.select(IndexKey::Fleet)
+    }
+
+    /// The intervals of a worker's counters in time order.
+    pub fn intervals(&self, worker: &WorkerId) -> Vec<Interval> {
+        self.worker(worker).iter().filter_map(Interval::of).collect()
+    }
+
+    /// Every request leg that any router told, with the observation that tells it.
+    pub fn router_legs(&self) -> Vec<(Observation, RequestLeg)> {
+        let mut legs = Vec::new();
+        for member in self.roster.members() {
+            for observation in self.worker(&member.id).iter() {
+                if let Body::RequestLeg(leg) = &observation.body {
+                    legs.push((observation.clone(), leg.clone()));
+                }
+            }
+        }
+        legs
+    }
+}
+
+/// One interval of a worker's counters.
+#[derive(Debug, Clone)]
+pub struct Interval {
+    /// Its begin; `None` for the totals of a first snapshot.
+    pub since: Option<WallTime>,
+    /// Its end.
+    pub until: Option<WallTime>,
+    /// The observation.
+    pub observation: Observation,
+    counters: Counters,
+}
+
+impl Interval {
+    fn of(observation: &Observation) -> Option<Self> {
+        let Body::Counters(counters) = &observation.body else { return None };
+        Some(Self {
+            since: counters.since_wall_ns.map(WallTime),
+            until: observation.envelope.wall,
+            observation: observation.clone(),
+            counters: counters.clone(),
+        })
+    }
+
+    /// The increase of a counter in the interval; 0 when it is not there.
+    pub fn increase(&self, counter: &str) -> f64 {
+        self.counters.values.get(counter).copied().filter(|v| v.is_finite()).unwrap_or(0.0)
+    }
+
+    /// Whether the increase of a counter is known.
+    pub fn has(&self, counter: &str) -> bool {
+        self.counters.values.contains_key(counter)
+    }
+
+    /// The total of a counter at the end.
+    pub fn total(&self, counter: &str) -> Option<f64> {
+        self.counters.totals.get(counter).copied()
+    }
+
+    /// Whether a time lies in the interval, with a second of tolerance for clocks that print whole seconds.
+    pub fn contains(&self, time: Option<WallTime>) -> bool {
+        let (Some(since), Some(until), Some(time)) = (self.since, self.until, time) else { return false };
+        let second = kvprov_model::clock::SECOND;
+        time >= since.plus(-second) && time <= until
+    }
+}

@@ -1,0 +1,332 @@
+//! Gathers failures of handshakes, transfers and loads, and folds them: one entry a request.
+
+use crate::view::request::{printed_ids, stems};
+use crate::view::View;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::finding::Cause;
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A statement without a request belongs to a request that failed this close to it on the same worker.
+const NEIGHBOURHOOD: i64 = 120 * SECOND;
+/// A pull that is still waiting after this long hangs. Healthy pulls take seconds; engines give up after minutes.
+const HANG: i64 = 30 * SECOND;
+
+/// One request (or, where none is named, one peer) whose KV did not arrive.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    /// The request; `None` when no source names it.
+    pub stem: Option<RequestStem>,
+    /// Every id under which it was printed.
+    pub ids: BTreeSet<String>,
+    /// The most specific cause that a source states.
+    pub cause: Cause,
+    /// Engine id of the peer.
+    pub remote_engine: Option<String>,
+    /// What the engine says becomes of the request.
+    pub consequence: Option<Consequence>,
+    /// Tokens that the sources state.
+    pub tokens: Option<i64>,
+    /// Events that name no request.
+    pub events: u64,
+    /// First statement.
+    pub first: Option<WallTime>,
+    /// Last statement.
+    pub last: Option<WallTime>,
+    /// It is only known to wait.
+    pub waiting: bool,
+    /// What proves it.
+    pub proofs: Vec<Observation>,
+    /// Workers that told of it.
+    pub workers: BTreeSet<String>,
+}
+
+impl Trouble {
+    pub(super) fn new(stem: Option<RequestStem>) -> Self {
+        Self {
+            stem,
+            ids: BTreeSet::new(),
+            cause: Cause::Unknown,
+            remote_engine: None,
+            consequence: None,
+            tokens: None,
+            events: 0,
+            first: None,
+            last: None,
+            waiting: false,
+            proofs: Vec::new(),
+            workers: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, observation: &Observation) {
+        if let Some(wall) = observation.envelope.wall {
+            self.first = Some(self.first.map_or(wall, |first| first.min(wall)));
+            self.last = Some(self.last.map_or(wall, |last| last.max(wall)));
+        }
+        self.ids.extend(printed_ids(observation).into_iter().map(str::to_owned));
+        self.workers.insert(observation.worker().to_owned());
+        self.proofs.push(observation.clone());
+    }
+
+    /// Takes a cause when it says more than the one held.
+    pub(super) fn blame(&mut self, cause: &Cause) {
+        if specificity(cause) > specificity(&self.cause) {
+            self.cause = cause.clone();
+        }
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.blame(&other.cause);
+        for proof in &other.proofs {
+            self.add(proof);
+        }
+        self.remote_engine = self.remote_engine.take().or_else(|| other.remote_engine.clone());
+        self.consequence = self.consequence.take().or_else(|| other.consequence.clone());
+        self.tokens = self.tokens.or(other.tokens);
+    }
+
+    fn is_near(&self, other: &Self) -> bool {
+        match (self.first, self.last, other.first, other.last) {
+            (Some(a0), Some(a1), Some(b0), Some(b1)) => {
+                b0 <= a1.plus(NEIGHBOURHOOD) && a0 <= b1.plus(NEIGHBOURHOOD)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// How much a cause says: a mismatch that was compared beats a peer that is gone, which beats a silence, which beats
+/// the bare fact of a failure.
+fn specificity(cause: &Cause) -> u8 {
+    match cause {
+        Cause::CompatHashMismatch | Cause::EngineIdMismatch | Cause::LayoutMismatch => 8,
+        Cause::ParamsInvalid | Cause::ParamsMissing => 7,
+        Cause::PeerDied => 6,
+        Cause::HandshakeTimeout => 5,
+        Cause::StoreUnreachable | Cause::LoadMiss | Cause::LeaseExpired => 4,
+        Cause::Aborted => 3,
+        Cause::HandshakeFailed => 2,
+        Cause::TransferFailed => 1,
+        _ => 0,
+    }
+}
+
+/// The failures of a worker, one a request. A prefill worker's half of a failure that the decode worker tells too
+/// is left to the decode worker.
+pub fn collect(view: &View<'_>, worker: &WorkerId) -> Vec<Trouble> {
+    let observations = view.worker(worker);
+    let mut by_stem: BTreeMap<RequestStem, Trouble> = BTreeMap::new();
+    let mut nameless: Vec<Trouble> = Vec::new();
+    let mut arrived: BTreeMap<RequestStem, Option<WallTime>> = BTreeMap::new();
+    for observation in observations.iter() {
+        let Some(statement) = Statement::of(observation) else { continue };
+        // One statement may name a request on both sides; the speaker's own id is the request.
+        let named: Vec<RequestStem> = match &observation.body {
+            Body::Transfer(t) if t.request_id.is_some() || !t.request_ids.is_empty() => {
+                let own = t.request_id.iter().chain(&t.request_ids);
+                let mut named: Vec<_> = own.map(|id| RequestStem::of(id)).collect();
+                named.sort();
+                named.dedup();
+                named
+            }
+            _ => stems(observation),
+        };
+        if statement.arrived {
+            arrived.extend(named.into_iter().map(|stem| (stem, observation.envelope.wall)));
+            continue;
+        }
+        if named.is_empty() {
+            let mut trouble = Trouble::new(None);
+            trouble.events = 1;
+            statement.tell(&mut trouble, observation);
+            nameless.push(trouble);
+        }
+        for stem in named {
+            let trouble = by_stem.entry(stem.clone()).or_insert_with(|| Trouble::new(Some(stem)));
+            statement.tell(trouble, observation);
+        }
+    }
+    by_stem.retain(|stem, trouble| {
+        // A retry that arrived after the last failure heals it.
+        let healed = arrived.get(stem).is_some_and(|at| match (at, trouble.last) {
+            (Some(at), Some(last)) => *at >= last,
+            _ => false,
+        });
+        !healed && (!trouble.waiting || hangs(trouble))
+    });
+    let mut troubles: Vec<Trouble> = by_stem.into_values().collect();
+    for trouble in fold_nameless(nameless) {
+        let hosts: Vec<&mut Trouble> = troubles.iter_mut().filter(|host| takes(host, &trouble)).collect();
+        if hosts.is_empty() {
+            troubles.push(trouble);
+        } else {
+            hosts.into_iter().for_each(|host| host.absorb(&trouble));
+        }
+    }
+    troubles.retain(|trouble| !told_by_decoder(view, worker, trouble));
+    for trouble in &mut troubles {
+        add_other_side(view, worker, trouble);
+        blame_dead_peer(view, trouble);
+    }
+    troubles
+}
+
+/// What one observation says of KV that did or did not arrive.
+struct Statement {
+    cause: Option<Cause>,
+    remote_engine: Option<String>,
+    consequence: Option<Consequence>,
+    tokens: Option<i64>,
+    waiting: bool,
+    arrived: bool,
+}
+
+impl Statement {
+    fn of(observation: &Observation) -> Option<Self> {
+        match &observation.body {
+            Body::Transfer(t) => {
+                let outcome = t.outcome.as_ref()?;
+                if *outcome == Outcome::Started {
+                    return None;
+                }
+                Some(Self {
+                    cause: t.cause.clone(),
+                    remote_engine: t.remote_engine_id.clone(),
+                    consequence: t.consequence.clone(),
+                    tokens: t.tokens,
+                    waiting: *outcome == Outcome::Waiting,
+                    arrived: *outcome == Outcome::Succeeded,
+                })
+            }
+            Body::Handshake(h) if h.outcome == Some(Outcome::Failed) => Some(Self {
+                cause: h.cause.clone(),
+                remote_engine: h.remote_engine_id.clone(),
+                consequence: None,
+                tokens: None,
+                waiting: false,
+                arrived: false,
+            }),
+            _ => None,
+        }
+    }
+
+    fn tell(&self, trouble: &mut Trouble, observation: &Observation) {
+        if let Some(cause) = &self.cause {
+            trouble.blame(cause);
+        }
+        let first_statement = trouble.proofs.is_empty();
+        trouble.waiting = self.waiting && (first_statement || trouble.waiting);
+        trouble.remote_engine = trouble.remote_engine.take().or_else(|| self.remote_engine.clone());
+        trouble.consequence = trouble.consequence.take().or_else(|| self.consequence.clone());
+        trouble.tokens = trouble.tokens.or(self.tokens);
+        trouble.add(observation);
+    }
+}
+
+fn hangs(trouble: &Trouble) -> bool {
+    matches!((trouble.first, trouble.last), (Some(first), Some(last)) if last.since(first) >= HANG)
+}
+
+/// Ranks and retries tell one failure of one peer several times.
+fn fold_nameless(nameless: Vec<Trouble>) -> Vec<Trouble> {
+    let mut folded: Vec<Trouble> = Vec::new();
+    for trouble in nameless {
+        let same = folded.iter_mut().find(|held| {
+            let same_peer = match (&held.remote_engine, &trouble.remote_engine) {
+                (Some(a), Some(b)) => a == b,
+                _ => true,
+            };
+            let same_cause = held.cause == trouble.cause || specificity(&held.cause).min(specificity(&trouble.cause)) <= 2;
+            same_peer && same_cause && held.is_near(&trouble)
+        });
+        match same {
+            Some(held) => held.absorb(&trouble),
+            None => folded.push(trouble),
+        }
+    }
+    folded
+}
+
+/// Whether a request's failure is what a nameless statement speaks of.
+fn takes(host: &Trouble, nameless: &Trouble) -> bool {
+    if nameless.waiting || host.waiting {
+        return false;
+    }
+    let engines_agree = match (&host.remote_engine, &nameless.remote_engine) {
+        (Some(a), Some(b)) => Some(a == b),
+        _ => None,
+    };
+    let causes_agree = host.cause == nameless.cause
+        || specificity(&host.cause) <= 2
+        || specificity(&nameless.cause) <= 2;
+    match engines_agree {
+        Some(true) => host.is_near(nameless),
+        Some(false) => false,
+        None => causes_agree && host.is_near(nameless),
+    }
+}
+
+/// Whether another worker that is not a prefill worker tells the same failure.
+fn told_by_decoder(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> bool {
+    let role = |id: &str| view.roster().get(&WorkerId::from(id)).and_then(|member| member.role.clone());
+    if role(worker.as_str()) != Some(Role::Prefill) {
+        return false;
+    }
+    others(view, worker, trouble).iter().any(|o| role(o.worker()) != Some(Role::Prefill))
+}
+
+/// Failures of the same request or transfer that other workers tell.
+fn others(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> Vec<Observation> {
+    let mut found = Vec::new();
+    let mut look = |observations: &[Observation]| {
+        found.extend(
+            observations
+                .iter()
+                .filter(|o| o.envelope.worker.as_ref() != Some(worker))
+                .filter(|o| Statement::of(o).is_some_and(|s| !s.arrived && !s.waiting))
+                .cloned(),
+        );
+    };
+    if let Some(stem) = &trouble.stem {
+        look(&view.request(stem));
+    }
+    for proof in &trouble.proofs {
+        if let Body::Transfer(transfer) = &proof.body {
+            if let Some(join) = &transfer.transfer_id {
+                look(&view.select(crate::ledger::IndexKey::Transfer(join.clone())));
+            }
+        }
+    }
+    found
+}
+
+fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
+    for observation in others(view, worker, trouble) {
+        if let Some(statement) = Statement::of(&observation) {
+            if let Some(cause) = &statement.cause {
+                trouble.blame(cause);
+            }
+        }
+        trouble.add(&observation);
+    }
+}
+
+/// A peer whose process was seen to end before the failure explains a silence or a bare failure.
+fn blame_dead_peer(view: &View<'_>, trouble: &mut Trouble) {
+    let peer = match &trouble.remote_engine {
+        Some(engine) => view.roster().by_engine_id(engine),
+        None => {
+            let mut prefillers = view.roster().prefillers();
+            match (prefillers.next(), prefillers.next()) {
+                (Some(only), None) => Some(only),
+                _ => None,
+            }
+        }
+    };
+    let (Some(gone), Some(last)) = (peer.and_then(|peer| peer.gone), trouble.last) else { return };
+    if gone <= last.plus(SECOND) {
+        trouble.blame(&Cause::PeerDied);
+    }
+}

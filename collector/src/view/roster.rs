@@ -1,0 +1,240 @@
+//! The roster: every worker with what is known of it, merged field by field from observations in any order.
+
+use super::timeline::Timeline;
+use kvprov_model::clock::WallTime;
+use kvprov_model::fact;
+use kvprov_model::factor::{Factor, Factors};
+use kvprov_model::id::{NodeId, WorkerId};
+use kvprov_model::observation::{Body, Observation, Role, SourceKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One worker.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Its name.
+    pub id: WorkerId,
+    /// Its node.
+    pub node: NodeId,
+    /// Its engine, where known.
+    pub engine: Option<String>,
+    /// Its version, where known.
+    pub version: Option<String>,
+    /// Its role as declared.
+    pub role: Option<Role>,
+    /// Engine ids by which peers know it.
+    pub engine_ids: BTreeSet<String>,
+    /// Normalised settings.
+    pub facts: BTreeMap<String, String>,
+    /// Where facts come from, where not from a setting.
+    pub fact_origins: BTreeMap<String, String>,
+    /// Kinds of sources that watch it.
+    pub watched_by: BTreeSet<String>,
+    /// When its end was seen.
+    pub gone: Option<WallTime>,
+    /// Factors of the worker over time.
+    factors: BTreeMap<String, Timeline<Factor>>,
+    /// Factors of adapters over time, by adapter name.
+    adapters: BTreeMap<String, Timeline<Factor>>,
+}
+
+/// Every worker.
+#[derive(Debug, Clone, Default)]
+pub struct Roster {
+    members: BTreeMap<WorkerId, Member>,
+}
+
+// === impl Roster ===
+
+impl Roster {
+    /// Merges observations. A setting beats a start-up line beats a default; among equals the later time wins and,
+    /// at one time, the greater text, so that the order of the input does not matter.
+    pub fn build(observations: &[Observation]) -> Self {
+        let mut members: BTreeMap<WorkerId, Member> = BTreeMap::new();
+        let mut ranked: Vec<&Observation> = observations.iter().collect();
+        ranked.sort_by_key(|o| {
+            let configured = o.envelope.source == SourceKind::Config;
+            (configured, o.envelope.wall, o.envelope.id)
+        });
+        for observation in ranked {
+            let Some(worker) = &observation.envelope.worker else { continue };
+            let member = members.entry(worker.clone()).or_insert_with(|| Member {
+                id: worker.clone(),
+                node: observation.envelope.node.clone(),
+                engine: None,
+                version: None,
+                role: None,
+                engine_ids: BTreeSet::new(),
+                facts: BTreeMap::new(),
+                fact_origins: BTreeMap::new(),
+                watched_by: BTreeSet::new(),
+                gone: None,
+                factors: BTreeMap::new(),
+                adapters: BTreeMap::new(),
+            });
+            member.take(observation);
+        }
+        Self { members }
+    }
+
+    /// Every worker by name.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.values()
+    }
+
+    /// One worker.
+    pub fn get(&self, worker: &WorkerId) -> Option<&Member> {
+        self.members.get(worker)
+    }
+
+    /// The worker that a peer knows under this engine id. Data parallel ranks add `_dp<rank>`.
+    pub fn by_engine_id(&self, engine_id: &str) -> Option<&Member> {
+        let base = engine_id.rsplit_once("_dp").map_or(engine_id, |(base, _)| base);
+        self.members().find(|m| m.engine_ids.contains(engine_id) || m.engine_ids.contains(base))
+    }
+
+    /// Workers that only decode.
+    pub fn decoders(&self) -> impl Iterator<Item = &Member> {
+        self.members().filter(|m| m.role == Some(Role::Decode))
+    }
+
+    /// Workers that compute prompts for others.
+    pub fn prefillers(&self) -> impl Iterator<Item = &Member> {
+        self.members().filter(|m| m.role == Some(Role::Prefill))
+    }
+
+    /// Workers that route.
+    pub fn routers(&self) -> impl Iterator<Item = &Member> {
+        self.members().filter(|m| m.role == Some(Role::Router))
+    }
+
+    /// The worker that answers at an endpoint (`host:port` or URL): by its own port where that is unique, else the
+    /// only worker of the role that the leg names.
+    pub fn by_endpoint(&self, endpoint: Option<&str>, role: &Role) -> Option<&Member> {
+        if let Some(port) = endpoint.and_then(port_of) {
+            let mut at_port = self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
+            if let (Some(member), None) = (at_port.next(), at_port.next()) {
+                return Some(member);
+            }
+        }
+        let mut of_role = self.members().filter(|m| m.role.as_ref() == Some(role));
+        match (of_role.next(), of_role.next()) {
+            (Some(member), None) => Some(member),
+            _ => None,
+        }
+    }
+}
+
+fn port_of(endpoint: &str) -> Option<&str> {
+    let end = endpoint.trim_end_matches('/');
+    let port = end.rsplit_once(':').map_or(end, |(_, port)| port);
+    let digits = port.split('/').next().unwrap_or(port);
+    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(digits)
+}
+
+// === impl Member ===
+
+impl Member {
+    fn take(&mut self, observation: &Observation) {
+        let wall = observation.envelope.wall;
+        match &observation.body {
+            Body::Worker(worker) => {
+                let newer = |old: &mut Option<String>, new: &Option<String>| {
+                    if new.is_some() {
+                        old.clone_from(new);
+                    }
+                };
+                newer(&mut self.engine, &worker.engine);
+                newer(&mut self.version, &worker.engine_version);
+                if worker.role.is_some() {
+                    self.role.clone_from(&worker.role);
+                }
+                self.engine_ids.extend(worker.engine_ids.iter().cloned());
+                self.watched_by.extend(worker.watched_by.iter().cloned());
+                for (name, value) in &worker.facts {
+                    let origin = worker.fact_origins.get(name);
+                    let is_default = origin.is_some_and(|origin| origin.starts_with("default"));
+                    let held_by_better = self.facts.contains_key(name)
+                        && !self.fact_origins.get(name).is_some_and(|origin| origin.starts_with("default"));
+                    if is_default && held_by_better {
+                        continue;
+                    }
+                    self.facts.insert(name.clone(), value.clone());
+                    match origin {
+                        Some(origin) => self.fact_origins.insert(name.clone(), origin.clone()),
+                        None => self.fact_origins.remove(name),
+                    };
+                }
+            }
+            Body::WorkerGone(_) => self.gone = self.gone.max(wall),
+            Body::Factor(body) => {
+                let (Some(name), Some(algorithm), Some(value)) = (&body.factor, &body.algorithm, &body.value) else {
+                    return;
+                };
+                let state = body.state.clone().unwrap_or(kvprov_model::factor::FactorState::Unknown);
+                let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
+                match &body.adapter {
+                    Some(adapter) => self.adapters.entry(adapter.clone()).or_default().set(wall, factor),
+                    None => self.factors.entry(name.clone()).or_default().set(wall, factor),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A fact by its name in `model::fact`.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.get(name).map(String::as_str)
+    }
+
+    /// A fact that is a number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.fact(name)?.parse().ok()
+    }
+
+    /// Whether a fact is `true`.
+    pub fn is(&self, name: &str) -> bool {
+        self.fact(name) == Some("true")
+    }
+
+    /// The factors at a time; those without a date hold from the beginning. An adapter's own factor is there only
+    /// when a request uses that adapter: requests for the base model have none.
+    pub fn factors_at(&self, time: Option<WallTime>, adapter: Option<&str>) -> Factors {
+        let mut at: Factors = self
+            .factors
+            .iter()
+            .filter(|(name, _)| name.as_str() != "adapter")
+            .filter_map(|(name, timeline)| Some((name.clone(), timeline.at(time)?.clone())))
+            .collect();
+        if let Some(adapter) = adapter {
+            let named = self.adapters.get(adapter).and_then(|timeline| timeline.at(time));
+            let only = self.factors.get("adapter").and_then(|timeline| timeline.at(time));
+            if let Some(factor) = named.or(only) {
+                at.0.insert("adapter".to_owned(), factor.clone());
+            }
+        }
+        at
+    }
+
+    /// The digest of an adapter, by name, at a time.
+    pub fn adapter_at(&self, adapter: &str, time: Option<WallTime>) -> Option<&Factor> {
+        self.adapters.get(adapter).and_then(|timeline| timeline.at(time))
+    }
+
+    /// Times at which a semantic factor changed while the worker lived, with the factor's name.
+    pub fn changes(&self) -> Vec<(WallTime, String)> {
+        let mut changes = Vec::new();
+        for (name, timeline) in &self.factors {
+            changes.extend(timeline.changes().into_iter().map(|time| (time, name.clone())));
+        }
+        for timeline in self.adapters.values() {
+            changes.extend(timeline.changes().into_iter().map(|time| (time, "adapter".to_owned())));
+        }
+        changes.sort();
+        changes
+    }
+
+    /// The revision id at a time.
+    pub fn revision_at(&self, time: Option<WallTime>, adapter: Option<&str>) -> Option<String> {
+        self.factors_at(time, adapter).revision_id()
+    }
+}
