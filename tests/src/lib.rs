@@ -12,6 +12,7 @@ pub mod canary;
 pub mod corpus;
 pub mod judge;
 pub mod metamorphic;
+pub mod mutate;
 pub mod pool;
 pub mod score;
 pub mod verdict;
