@@ -1,5 +1,9 @@
 //! What every reader shares: who speaks, and how a place in a source becomes an observation with a stable id.
 
+pub mod bounded;
+pub mod lines;
+pub mod losses;
+
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, ObservationId, WorkerId};
 use kvprov_model::observation::{Body, Envelope, Observation, SCHEMA_VERSION, SourceKind};
@@ -7,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Takes the observations of a reader.
 pub type Sink<'a> = &'a mut dyn FnMut(Observation);
+
+pub use losses::Losses;
 
 /// One source of one worker.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 //! finding goes.
 
 pub mod detect;
+pub mod evaluate;
 pub mod ledger;
 pub mod lineage;
 pub mod view;

@@ -46,6 +46,8 @@ crate::documented_constants! {
     STORE_CAP = "store_cap";
     /// `true` when each process evicts on its own, by its own count.
     PRIVATE_EVICTOR = "private_evictor";
+    /// Names of the facts that are part of a key in the worker's store, comma-separated.
+    KEY_FACTORS = "key_factors";
     /// A tag or prefix that the operator put into every key.
     KEY_TAG = "key_tag";
     /// What a token of a key is: single tokens or, under speculation, pairs.

@@ -1,1 +1,32 @@
 //! Signature packs: what engines print, expose and are started with, as data.
+//!
+//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers four
+//! questions: which template is this log line ([`Matcher`]), what does this metric mean ([`MetricTable`]), which facts
+//! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]).
+//!
+//! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
+//! went through a placeholder with an allow-listed type.
+
+pub mod error;
+pub mod fact;
+pub mod json_line;
+pub mod key;
+pub mod listing;
+pub mod load;
+pub mod matched;
+pub mod matcher;
+pub mod metric;
+pub mod template;
+pub mod version;
+
+pub use error::PackError;
+pub use fact::ResolvedFacts;
+pub use json_line::JsonMatch;
+pub use key::{KeyGrammars, SplitKey, WeightsFile};
+pub use listing::PackSummary;
+pub use load::Packs;
+pub use matched::Match;
+pub use matcher::{Matcher, Speaker};
+pub use metric::{Meaning, MetricTable, MetricType};
+pub use template::Template;
+pub use version::{Version, VersionRange};

@@ -15,7 +15,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +25,7 @@ impl Random {
 
     /// A number below `limit`; 0 when the limit is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        if limit == 0 { 0 } else { (self.next() % limit as u64) as usize }
+        if limit == 0 { 0 } else { (self.draw() % limit as u64) as usize }
     }
 
     /// Puts a list in another order.

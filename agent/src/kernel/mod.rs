@@ -1,1 +1,141 @@
-//! (under construction)
+//! Follows the files and sockets of one worker through kernel records.
+//!
+//! Input: JSON lines of a recording (DESIGN.md §8) or records of the kernel program, in order within one source. Output:
+//! one observation per artifact and use (`artifact`), per burst on a connection (`transfer`), per load of model files
+//! (`factor`); never one per system call. Invariant: memory is bounded whatever the input, and what a bound drops is
+//! counted with a reason. Who else wrote or removed a file is concluded by the collector, from all workers together.
+
+mod emit;
+mod files;
+mod handle;
+mod model_files;
+pub mod names;
+pub mod record;
+mod scan;
+mod sockets;
+
+pub use names::{ArtifactName, FileRole, ModelFile, Names};
+pub use record::{Operation, Record};
+
+use crate::source::bounded::Bounded;
+use crate::source::{Losses, Place, Sink, SourceContext};
+use emit::Emitter;
+use files::{Files, Step};
+use handle::Stamp;
+use kvprov_model::clock::WallTime;
+use model_files::ModelFiles;
+use sockets::Sockets;
+use std::sync::Arc;
+
+/// Names whose role is remembered, because records of one file follow each other.
+const ROLES: usize = 4096;
+
+/// Longest path that is looked at, in bytes; Linux allows 4096.
+const MAX_PATH: usize = 8192;
+
+/// What a reader read and what it skipped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelCounts {
+    /// Records read.
+    pub records: u64,
+    /// Records and lines that gave nothing although they might have, by reason.
+    pub losses: Losses,
+    /// Bursts on connections that were too small to hold KV.
+    pub control_bursts: u64,
+}
+
+/// Follows one worker.
+pub struct KernelReader<'n> {
+    source: SourceContext,
+    names: &'n dyn Names,
+    roles: Bounded<String, Arc<FileRole>>,
+    files: Files,
+    sockets: Sockets,
+    model_files: ModelFiles,
+    records: u64,
+    losses: Losses,
+    quiet: Losses,
+}
+
+// === impl KernelReader ===
+
+impl<'n> KernelReader<'n> {
+    /// A reader at the begin of a source.
+    pub fn new(source: SourceContext, names: &'n dyn Names) -> Self {
+        Self {
+            source,
+            names,
+            roles: Bounded::new(ROLES),
+            files: Files::new(),
+            sockets: Sockets::default(),
+            model_files: ModelFiles::default(),
+            records: 0,
+            losses: Losses::default(),
+            quiet: Losses::default(),
+        }
+    }
+
+    /// Takes the next line of a recording.
+    pub fn line(&mut self, place: Place, line: &[u8], sink: Sink<'_>) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        match Record::parse(line) {
+            Ok(record) => self.record(place, &record, sink),
+            Err(reason) => self.losses.one(reason),
+        }
+    }
+
+    /// Takes the next record.
+    pub fn record(&mut self, place: Place, record: &Record, sink: Sink<'_>) {
+        self.records += 1;
+        let stamp = Stamp { place, wall: record.ts.and_then(WallTime::from_unix_seconds) };
+        if stamp.wall.is_none() {
+            self.losses.one("no usable time");
+        }
+        if record.op == Operation::Other {
+            self.losses.one("unknown operation");
+            return;
+        }
+        let path = record.path.as_deref().filter(|path| !path.is_empty() && path.len() <= MAX_PATH);
+        let role = path.map(|path| self.role(path));
+        let target = match (&record.op, record.path2.as_deref()) {
+            (Operation::Rename, Some(path2)) if path2.len() <= MAX_PATH => Some(self.role(path2)),
+            _ => None,
+        };
+        let mut emitter = Emitter::new(&self.source, sink);
+        let (Some(path), Some(role)) = (path, role) else {
+            self.sockets.step(record, stamp, &mut self.quiet, &mut emitter);
+            return;
+        };
+        if let (FileRole::Model(file), Operation::Open, true) = (&*role, &record.op, record.succeeded()) {
+            self.model_files.opened(record.pid, path, file, stamp, &mut self.losses, &mut emitter);
+            return;
+        }
+        let step = Step { record, path, role: &role, stamp };
+        self.files.step(step, target.as_deref(), &mut self.losses, &mut emitter);
+    }
+
+    /// The source ends: what is still open or in progress is told.
+    pub fn finish(mut self, sink: Sink<'_>) -> KernelCounts {
+        let mut emitter = Emitter::new(&self.source, sink);
+        self.files.finish(&mut emitter);
+        self.model_files.finish(&mut emitter);
+        self.sockets.finish(&mut self.quiet, &mut emitter);
+        self.losses.add("too many connections", self.quiet.of("too many connections"));
+        KernelCounts {
+            records: self.records,
+            losses: self.losses,
+            control_bursts: self.quiet.of("control traffic"),
+        }
+    }
+
+    fn role(&mut self, path: &str) -> Arc<FileRole> {
+        if let Some(role) = self.roles.get(path) {
+            return Arc::clone(role);
+        }
+        let role = Arc::new(self.names.role(path));
+        self.roles.insert(path.to_owned(), Arc::clone(&role));
+        role
+    }
+}

@@ -1,1 +1,3 @@
-//! (under construction)
+//! Logs: raw bytes of an engine's log in, observations out.
+
+pub mod prefix;

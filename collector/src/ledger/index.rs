@@ -156,11 +156,6 @@ impl IndexKind {
         }
     }
 
-    /// Whether keys of this kind join workers: a merge under one dirties every worker known under it.
-    pub fn joins_workers(self) -> bool {
-        matches!(self, Self::Request | Self::Transfer)
-    }
-
     /// The tag on disk. Never reused for another meaning.
     pub(super) fn tag(self) -> u8 {
         match self {

@@ -8,11 +8,20 @@
 //! Input: observations that the receiver decoded from OTLP, or that a replay made. Nothing but observations and
 //! findings is written. Everything that is refused, cut or expired is counted in [`Merged`] or [`Selection`].
 
+mod codec;
 mod error;
 mod index;
+mod key;
+mod merge;
+mod node;
+mod read;
+mod retention;
+pub mod storage;
+mod stored;
 
 pub use error::LedgerError;
 pub use index::{IndexKey, IndexKind, MAX_KEYS_PER_OBSERVATION, Subject, index_keys};
+pub use stored::{EmbeddedLedger, MemoryLedger, StoredLedger};
 
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
@@ -107,6 +116,23 @@ pub trait Ledger: Send + Sync {
 
     /// The findings on every subject.
     fn all_findings(&self) -> Result<BTreeMap<Subject, Vec<Finding>>, LedgerError>;
+}
+
+// === impl Merged ===
+
+impl std::ops::AddAssign for Merged {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.replaced += other.replaced;
+        self.duplicates += other.duplicates;
+        self.expired += other.expired;
+        self.refused_nodes += other.refused_nodes;
+        self.oversized += other.oversized;
+        self.newer += other.newer;
+        self.index_cut += other.index_cut;
+        self.removed += other.removed;
+        self.dirty.extend(other.dirty);
+    }
 }
 
 // === impl Limits ===

@@ -7,11 +7,11 @@ pub mod request;
 pub mod roster;
 pub mod timeline;
 
-use crate::ledger::{IndexKey, Ledger, LedgerError};
+use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
 use kvprov_model::observation::{Body, Counters, Observation, RequestLeg};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -19,24 +19,38 @@ pub use roster::{Member, Roster};
 
 type Selected = Rc<Vec<Observation>>;
 
+/// How far the input has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// More may come: what is absent is absent only up to each node's watermark.
+    Running,
+    /// The input has ended: a recording.
+    Ended,
+}
+
 /// The ledger as a detector sees it.
 pub struct View<'l> {
+    progress: Progress,
     ledger: &'l dyn Ledger,
     roster: Rc<Roster>,
     watermarks: BTreeMap<NodeId, WallTime>,
     read: RefCell<BTreeMap<IndexKey, Selected>>,
+    cut: Cell<u64>,
     failed: RefCell<Option<LedgerError>>,
 }
 
 impl<'l> View<'l> {
     /// A view of the ledger. Reads the roster at once.
-    pub fn new(ledger: &'l dyn Ledger) -> Result<Self, LedgerError> {
-        let roster = Rc::new(Roster::build(&ledger.select(&IndexKey::Roster)?));
+    pub fn new(ledger: &'l dyn Ledger, progress: Progress) -> Result<Self, LedgerError> {
+        let roster = Rc::new(Roster::build(&ledger.select(&IndexKey::Roster)?.observations));
+        let watermarks = ledger.watermarks();
         Ok(Self {
+            progress,
             ledger,
             roster,
-            watermarks: ledger.watermarks()?,
+            watermarks,
             read: RefCell::default(),
+            cut: Cell::new(0),
             failed: RefCell::default(),
         })
     }
@@ -51,6 +65,25 @@ impl<'l> View<'l> {
         self.watermarks.get(node).copied()
     }
 
+    /// Whether every node of these workers has delivered everything up to a time. What is absent before that is
+    /// really absent; until then nothing may be concluded from absence.
+    pub fn has_passed<'w>(
+        &self,
+        workers: impl IntoIterator<Item = &'w Member>,
+        time: Option<WallTime>,
+    ) -> bool {
+        if self.progress == Progress::Ended {
+            return true;
+        }
+        let Some(time) = time else { return false };
+        workers.into_iter().all(|member| self.watermark(&member.node).is_some_and(|mark| mark >= time))
+    }
+
+    /// Whether something of a worker was lost, so that absence on it proves nothing.
+    pub fn has_loss(&self, worker: &WorkerId) -> bool {
+        self.worker(worker).iter().any(|observation| matches!(observation.body, Body::Loss(_)))
+    }
+
     /// What the ledger has under a key, sorted by time. A ledger that cannot be read gives nothing here and the
     /// error at the end ([`View::finish`]), so that detectors stay free of input and output.
     pub fn select(&self, key: IndexKey) -> Selected {
@@ -58,7 +91,10 @@ impl<'l> View<'l> {
             return Rc::clone(found);
         }
         let found = match self.ledger.select(&key) {
-            Ok(observations) => Rc::new(observations),
+            Ok(selection) => {
+                self.cut.set(self.cut.get() + selection.cut);
+                Rc::new(selection.observations)
+            }
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
                 Rc::default()
@@ -66,6 +102,22 @@ impl<'l> View<'l> {
         };
         self.read.borrow_mut().insert(key, Rc::clone(&found));
         found
+    }
+
+    /// Every key of a kind.
+    pub fn keys(&self, kind: IndexKind) -> Vec<IndexKey> {
+        match self.ledger.keys(kind) {
+            Ok(keys) => keys,
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Observations that selections left out so far because they were too many.
+    pub fn cut(&self) -> u64 {
+        self.cut.get()
     }
 
     /// The first error of the ledger while the view was used. Findings made from such a view must be dropped.

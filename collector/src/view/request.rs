@@ -8,10 +8,17 @@ pub fn printed_ids(observation: &Observation) -> Vec<&str> {
     let mut ids: Vec<&str> = Vec::new();
     match &observation.body {
         Body::RequestLeg(leg) => {
-            ids.extend([&leg.request_id, &leg.reply_id, &leg.remote_request_id].into_iter().flatten().map(String::as_str));
+            ids.extend(
+                [&leg.request_id, &leg.reply_id, &leg.remote_request_id]
+                    .into_iter()
+                    .flatten()
+                    .map(String::as_str),
+            );
         }
         Body::Transfer(transfer) => {
-            ids.extend([&transfer.request_id, &transfer.remote_request_id].into_iter().flatten().map(String::as_str));
+            ids.extend(
+                [&transfer.request_id, &transfer.remote_request_id].into_iter().flatten().map(String::as_str),
+            );
             ids.extend(transfer.request_ids.iter().map(String::as_str));
         }
         Body::Handshake(handshake) => ids.extend(handshake.request_ids.iter().map(String::as_str)),

@@ -111,7 +111,8 @@ impl Roster {
     /// only worker of the role that the leg names.
     pub fn by_endpoint(&self, endpoint: Option<&str>, role: &Role) -> Option<&Member> {
         if let Some(port) = endpoint.and_then(port_of) {
-            let mut at_port = self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
+            let mut at_port =
+                self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
             if let (Some(member), None) = (at_port.next(), at_port.next()) {
                 return Some(member);
             }
@@ -167,7 +168,8 @@ impl Member {
             }
             Body::WorkerGone(_) => self.gone = self.gone.max(wall),
             Body::Factor(body) => {
-                let (Some(name), Some(algorithm), Some(value)) = (&body.factor, &body.algorithm, &body.value) else {
+                let (Some(name), Some(algorithm), Some(value)) = (&body.factor, &body.algorithm, &body.value)
+                else {
                     return;
                 };
                 let state = body.state.clone().unwrap_or(kvprov_model::factor::FactorState::Unknown);

@@ -35,9 +35,12 @@ impl<T: Ord + Clone> Timeline<T> {
         match time {
             None if self.from.len() > 1 => None,
             None => self.from.values().next(),
-            Some(_) => {
-                self.from.range(..=time).next_back().map(|(_, value)| value).or_else(|| self.from.values().next())
-            }
+            Some(_) => self
+                .from
+                .range(..=time)
+                .next_back()
+                .map(|(_, value)| value)
+                .or_else(|| self.from.values().next()),
         }
     }
 

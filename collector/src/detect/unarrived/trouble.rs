@@ -1,7 +1,7 @@
 //! Gathers failures of handshakes, transfers and loads, and folds them: one entry a request.
 
-use crate::view::request::{printed_ids, stems};
 use crate::view::View;
+use crate::view::request::{printed_ids, stems};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
@@ -238,7 +238,8 @@ fn fold_nameless(nameless: Vec<Trouble>) -> Vec<Trouble> {
                 (Some(a), Some(b)) => a == b,
                 _ => true,
             };
-            let same_cause = held.cause == trouble.cause || specificity(&held.cause).min(specificity(&trouble.cause)) <= 2;
+            let same_cause =
+                held.cause == trouble.cause || specificity(&held.cause).min(specificity(&trouble.cause)) <= 2;
             same_peer && same_cause && held.is_near(&trouble)
         });
         match same {
@@ -258,9 +259,8 @@ fn takes(host: &Trouble, nameless: &Trouble) -> bool {
         (Some(a), Some(b)) => Some(a == b),
         _ => None,
     };
-    let causes_agree = host.cause == nameless.cause
-        || specificity(&host.cause) <= 2
-        || specificity(&nameless.cause) <= 2;
+    let causes_agree =
+        host.cause == nameless.cause || specificity(&host.cause) <= 2 || specificity(&nameless.cause) <= 2;
     match engines_agree {
         Some(true) => host.is_near(nameless),
         Some(false) => false,

@@ -1,0 +1,82 @@
+//! Turns what the tables of this folder concluded into observations.
+
+use crate::kernel::handle::Stamp;
+use crate::kernel::names::ArtifactName;
+use crate::source::{Sink, SourceContext};
+use kvprov_model::observation::{Artifact, ArtifactAction, Body, Observation, SourceKind};
+use kvprov_model::value::Value;
+
+/// Writes observations of one source. Counts those of one record, so that each gets an id of its own.
+pub(crate) struct Emitter<'a, 's> {
+    source: &'a SourceContext,
+    sink: Sink<'s>,
+    last_offset: Option<u64>,
+    index: u32,
+}
+
+/// What happened to an artifact.
+pub(crate) struct Happening<'n> {
+    pub name: &'n ArtifactName,
+    pub file_system: Option<&'n str>,
+    pub action: ArtifactAction,
+    pub bytes: Option<u64>,
+    pub wanted: Option<u64>,
+    pub pid: i64,
+    /// Words that say more than the action: `the temporary file was gone`.
+    pub remark: Option<&'static str>,
+}
+
+// === impl Emitter ===
+
+impl<'a, 's> Emitter<'a, 's> {
+    pub(crate) fn new(source: &'a SourceContext, sink: Sink<'s>) -> Self {
+        Self { source, sink, last_offset: None, index: 0 }
+    }
+
+    /// Hands one observation on.
+    pub(crate) fn emit(&mut self, stamp: Stamp, lane: u32, says: String, body: Body) {
+        let observation = self.observe(stamp, lane, says, body);
+        (self.sink)(observation);
+    }
+
+    /// Hands a transfer on, with the own end of its connection: by it the other side's record is found.
+    pub(crate) fn transfer(&mut self, stamp: Stamp, lane: u32, local: &str, says: String, body: Body) {
+        let mut observation = self.observe(stamp, lane, says, body);
+        if !local.is_empty() {
+            observation.extra.insert("kvprov.local".to_owned(), Value::Str(local.to_owned()));
+        }
+        (self.sink)(observation);
+    }
+
+    fn observe(&mut self, stamp: Stamp, lane: u32, says: String, body: Body) -> Observation {
+        self.index = if self.last_offset == Some(stamp.place.offset) { self.index + 1 } else { 0 };
+        self.last_offset = Some(stamp.place.offset);
+        let index = lane + self.index;
+        self.source.observe(SourceKind::Kernel, stamp.place, index, stamp.wall, Some(says), body)
+    }
+
+    /// Hands on what happened to an artifact.
+    pub(crate) fn artifact(&mut self, stamp: Stamp, what: &Happening<'_>) {
+        let name = what.name;
+        let place = what.file_system.unwrap_or(self.source.node.as_str());
+        let amount = match (what.bytes, what.wanted) {
+            (Some(bytes), Some(wanted)) if bytes != wanted => format!(" {bytes} of {wanted} B"),
+            (Some(bytes), _) => format!(" {bytes} B"),
+            _ => String::new(),
+        };
+        let remark = what.remark.map(|words| format!(" ({words})")).unwrap_or_default();
+        let says = format!("{}{amount}: {}{remark}", what.action, name.key);
+        let body = Body::Artifact(Artifact {
+            store: Some(format!("file:{place}:{}", name.store_dir)),
+            key: Some(name.key.clone()),
+            grammar: Some(name.grammar.clone()),
+            content: name.content.clone(),
+            fields: name.fields.clone(),
+            action: Some(what.action.clone()),
+            bytes: what.bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+            bytes_wanted: what.wanted.and_then(|wanted| i64::try_from(wanted).ok()),
+            pid: Some(what.pid),
+        });
+        self.emit(stamp, 0, says, body);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a path is: an artifact of a store, a file of the model, or nothing of interest.
+//!
+//! Input: the grammars of the packs. Readers ask through a trait, so that they hold no name of any engine.
+
+use kvprov_packs::Packs;
+use std::collections::BTreeMap;
+
+/// A name in a store, split by its grammar.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArtifactName {
+    /// Directory of the store, without a slash at its end.
+    pub store_dir: String,
+    /// The key below the directory.
+    pub key: String,
+    /// The grammar that split it.
+    pub grammar: String,
+    /// The part that stands for token content.
+    pub content: Option<String>,
+    /// The other parts by fact name.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// A file that is a factor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelFile {
+    /// `weights`, `adapter`, `tokenizer`, `chat_template`, `config`.
+    pub factor: String,
+    /// sha256 of its content as the path states it.
+    pub digest: Option<String>,
+    /// Evidence only: a commit.
+    pub evidence: Option<String>,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileRole {
+    /// KV under its final name.
+    Artifact(ArtifactName),
+    /// KV that is being written.
+    Temporary,
+    /// A file of the model.
+    Model(ModelFile),
+    /// Anything else, settings and probes of a store included.
+    Other,
+}
+
+/// Tells what a path is.
+pub trait Names {
+    /// What an absolute path is.
+    fn role(&self, path: &str) -> FileRole;
+}
+
+// === impl Packs ===
+
+impl Names for Packs {
+    fn role(&self, path: &str) -> FileRole {
+        // Stores first: a store may keep KV in files that look like weights (`model.layers.0….safetensors`).
+        if let Some(split) = self.keys().split(path) {
+            if split.not_artifact || split.store_dir.is_empty() {
+                return FileRole::Other;
+            }
+            if split.temporary {
+                return FileRole::Temporary;
+            }
+            return FileRole::Artifact(ArtifactName {
+                store_dir: split.store_dir.to_owned(),
+                key: split.key,
+                grammar: split.grammar.to_owned(),
+                content: split.content,
+                fields: split.fields,
+            });
+        }
+        match self.keys().weights_of(path) {
+            Some(file) => FileRole::Model(ModelFile {
+                factor: file.factor.to_owned(),
+                digest: file.digest.map(str::to_owned),
+                evidence: file.evidence.map(str::to_owned),
+            }),
+            None => FileRole::Other,
+        }
+    }
+}

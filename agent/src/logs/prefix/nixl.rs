@@ -1,0 +1,24 @@
+//! NIXL's Python side: `2025-11-25 02:39:46 NIXL INFO    _api.py:361 msg`. Its C++ side speaks glog.
+
+use super::python::set_engine;
+use super::scan::{eat, file_line, one_blank, some_blanks};
+use super::{Peeled, Prefix, level, stamp};
+
+/// The whole prefix.
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let (stamp, rest) = stamp::full(text)?;
+    let (level, rest) = level::word(some_blanks(eat(some_blanks(rest)?, "NIXL")?)?)?;
+    let rest = some_blanks(rest)?;
+    set_engine(prefix, stamp);
+    prefix.level = Some(level);
+    match file_line(rest) {
+        Some((file, rest)) => {
+            prefix.module = Some(format!("nixl/{file}"));
+            Some(Peeled::Message(one_blank(rest)))
+        }
+        None => {
+            prefix.module = Some("nixl".to_owned());
+            Some(Peeled::Message(rest))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What is neither prefix nor message: colour codes (with their escape byte or without) and progress bars that end
+//! without a line end, so that the next line hangs on to them.
+
+use std::borrow::Cow;
+
+/// A text without colours and without progress before its last part.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    match without_colours(text) {
+        Cow::Borrowed(text) => Cow::Borrowed(behind_progress(text)),
+        Cow::Owned(text) => {
+            let kept = behind_progress(&text);
+            if kept.len() == text.len() { Cow::Owned(text) } else { Cow::Owned(kept.to_owned()) }
+        }
+    }
+}
+
+/// Drops `ESC [ … letter`, and `[2m` and the like where the escape byte was lost.
+pub fn without_colours(text: &str) -> Cow<'_, str> {
+    let escaped = text.contains('\u{1b}');
+    // Only text that also resets its colour is taken for coloured text.
+    let lost = !escaped && text.contains("[0m");
+    if !escaped && !lost {
+        return Cow::Borrowed(text);
+    }
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(if escaped { '\u{1b}' } else { '[' }) {
+        kept.push_str(&rest[..at]);
+        let code = &rest[at..];
+        let length = if escaped { escape_length(code) } else { lost_length(code) };
+        match length {
+            Some(length) => rest = &code[length..],
+            None => {
+                let first = code.chars().next().map_or(1, char::len_utf8);
+                if !escaped {
+                    kept.push_str(&code[..first]);
+                }
+                rest = &code[first..];
+            }
+        }
+    }
+    kept.push_str(rest);
+    Cow::Owned(kept)
+}
+
+fn escape_length(code: &str) -> Option<usize> {
+    let body = code.strip_prefix("\u{1b}[")?;
+    let parameters = body.bytes().take(32).take_while(|b| b.is_ascii_digit() || b";?:".contains(b)).count();
+    body.as_bytes().get(parameters).filter(|b| b.is_ascii_alphabetic())?;
+    Some(2 + parameters + 1)
+}
+
+fn lost_length(code: &str) -> Option<usize> {
+    let body = code.strip_prefix('[')?;
+    let parameters = body.bytes().take(12).take_while(|b| b.is_ascii_digit() || *b == b';').count();
+    (parameters > 0 && body.as_bytes().get(parameters) == Some(&b'm')).then_some(2 + parameters)
+}
+
+/// What stands behind a carriage return or the end of a progress bar.
+fn behind_progress(text: &str) -> &str {
+    let text = text.trim_end_matches('\r');
+    let text = match text.rfind('\r') {
+        Some(at) => &text[at + 1..],
+        None => text,
+    };
+    // tqdm ends with its rate in brackets.
+    for end in ["it/s]", "s/it]", "B/s]", "?it/s]"] {
+        if let Some(at) = text.rfind(end) {
+            let behind = text[at + end.len()..].trim_start();
+            let before = &text[..at];
+            if !behind.is_empty() && before.contains('%') && before.contains('[') {
+                return behind;
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,59 @@
+//! Who speaks: `(EngineCore_DP0 pid=271) ` of vLLM and Ray, doubled, without the blank behind it, with further
+//! `key=value`; rank labels `0: `, `[rank0]: `, `rank0: `; Ray's suffix `[repeated 15x across cluster]`.
+
+use super::scan::{eat, one_blank, run};
+use super::{Peeled, Prefix, Process, begins_with_prefix};
+
+/// `(NAME pid=N, key=value)`.
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let close = text.bytes().take(256).position(|byte| byte == b')')?;
+    let inside = text.get(1..close)?;
+    if !inside.bytes().all(|b| b.is_ascii_alphanumeric() || b" _-.:=,#<>/@[]".contains(&b)) {
+        return None;
+    }
+    let pid_at = inside.find("pid=")?;
+    let pid: String = inside[pid_at + 4..].chars().take_while(char::is_ascii_digit).collect();
+    let pid = pid.parse().ok()?;
+    let mut name = inside[..pid_at].trim_end_matches([' ', ',']);
+    // `VllmWorker rank=4 engine_index=0`: the name is the first word, the rank stands beside it.
+    if let Some((word, settings)) = name.split_once(' ') {
+        if let Some(rank) = settings.split(' ').find_map(|setting| setting.strip_prefix("rank=")) {
+            prefix.rank = Some(rank.to_owned());
+        }
+        name = word;
+    }
+    prefix.process = Some(Process { name: name.to_owned(), pid: Some(pid) });
+    prefix.spoken = true;
+    Some(Peeled::More(one_blank(&text[close + 1..])))
+}
+
+/// `0: ` of srun, `[rank0]: ` of torchrun, where a prefix follows or the form allows nothing else.
+pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let (inner, close) = match text.strip_prefix('[') {
+        Some(inner) => (inner, "]:"),
+        None => (text, ":"),
+    };
+    let named = inner.strip_prefix("rank").or_else(|| inner.strip_prefix("default"));
+    let (digits, rest) = run(named.unwrap_or(inner), 5, |b| b.is_ascii_digit())?;
+    let rest = eat(rest, close)?;
+    let rest = rest.strip_prefix(' ').unwrap_or(rest);
+    if named.is_none() && !begins_with_prefix(rest.trim_start()) {
+        return None;
+    }
+    prefix.rank.get_or_insert_with(|| digits.to_owned());
+    Some(Peeled::More(rest))
+}
+
+/// `[repeated 15x across cluster]` at the end; Ray may add how to turn it off.
+pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+    let Some(at) = text.rfind("[repeated ") else { return text };
+    let Some((digits, rest)) = run(&text[at + "[repeated ".len()..], 9, |b| b.is_ascii_digit()) else {
+        return text;
+    };
+    if !rest.starts_with("x across") {
+        return text;
+    }
+    // The line itself was printed once more than it was held back, but Ray counts all.
+    prefix.repeated = digits.parse().unwrap_or(1).max(1);
+    text[..at].trim_end()
+}

@@ -1,0 +1,54 @@
+//! The few steps from which every grammar of this folder is made. All take text and give what is left of it.
+
+/// Takes a literal.
+pub(super) fn eat<'a>(text: &'a str, literal: &str) -> Option<&'a str> {
+    text.strip_prefix(literal)
+}
+
+/// Takes exactly `digits` digits as a number.
+pub(super) fn number(text: &str, digits: usize) -> Option<(u32, &str)> {
+    let head = text.get(..digits)?;
+    if !head.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((head.parse().ok()?, &text[digits..]))
+}
+
+/// Takes every byte for which `belongs` is true; at least one, at most `limit`. `belongs` must hold for ASCII only.
+pub(super) fn run(text: &str, limit: usize, belongs: impl Fn(u8) -> bool) -> Option<(&str, &str)> {
+    let length = text.bytes().take(limit + 1).take_while(|byte| byte.is_ascii() && belongs(*byte)).count();
+    (length > 0 && length <= limit).then(|| text.split_at(length))
+}
+
+/// Drops blanks.
+pub(super) fn blanks(text: &str) -> &str {
+    text.trim_start_matches(' ')
+}
+
+/// Drops one blank where there is one.
+pub(super) fn one_blank(text: &str) -> &str {
+    text.strip_prefix(' ').unwrap_or(text)
+}
+
+/// Takes at least one blank and all that follow it.
+pub(super) fn some_blanks(text: &str) -> Option<&str> {
+    text.strip_prefix([' ', '\t']).map(|rest| rest.trim_start_matches([' ', '\t']))
+}
+
+/// `path/to/file.py:123`: the path and what follows. A path has no blanks, quotes or brackets.
+pub(super) fn file_line(text: &str) -> Option<(&str, &str)> {
+    let (path, rest) = run(text, 256, |b| b.is_ascii_alphanumeric() || b"._-/<>+".contains(&b))?;
+    let rest = eat(rest, ":")?;
+    let (_, rest) = run(rest, 7, |b| b.is_ascii_digit())?;
+    // A host and a port look the same, but a file has an ending that begins with a letter.
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
+    (ending.len() <= 4 && ending.starts_with(|c: char| c.is_ascii_alphabetic())).then_some((path, rest))
+}
+
+/// A dotted or `::` name of a logger or module.
+pub(super) fn module_name(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = run(text, 200, |b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))?;
+    let trimmed = name.trim_end_matches(':');
+    let rest = if trimmed.len() < name.len() { &text[trimmed.len()..] } else { rest };
+    (!trimmed.is_empty() && !trimmed.starts_with(|c: char| c.is_ascii_digit())).then_some((trimmed, rest))
+}

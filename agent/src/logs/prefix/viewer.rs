@@ -1,0 +1,58 @@
+//! Viewers and collectors of several streams: `2025-05-30 09:53:45.386 | msg` with a clock of their own zone, and
+//! `vllm-1  | msg` of compose files.
+
+use super::scan::{blanks, eat, run, some_blanks};
+use super::{Level, Peeled, Prefix, level, stamp};
+
+/// A clock and a bar; behind it may stand a level and another bar (loguru).
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let (stamp, rest) = stamp::full(text)?;
+    let rest = eat(blanks(rest), "|")?;
+    let rest = blanks(rest);
+    if let Some((level, rest)) = level::word(rest)
+        && let Some(rest) = eat(blanks(rest), "| ")
+    {
+        return Some(Peeled::Message(loguru(rest, stamp, level, prefix)));
+    }
+    prefix.add_wrapper_stamp(stamp);
+    Some(Peeled::More(rest))
+}
+
+/// `module:function:line - msg`.
+fn loguru<'a>(text: &'a str, stamp: stamp::Stamp, level: Level, prefix: &mut Prefix) -> &'a str {
+    prefix.engine = Some(stamp);
+    prefix.level = Some(level);
+    prefix.spoken = true;
+    match text.split_once(" - ") {
+        Some((place, message)) if !place.contains(' ') && place.len() < 256 => {
+            prefix.module = place.split(':').next().map(str::to_owned);
+            message
+        }
+        _ => text,
+    }
+}
+
+/// `vllm-1  | `.
+pub(super) fn service<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let (name, rest) = run(text, 128, |b| b.is_ascii_alphanumeric() || b"-._".contains(&b))?;
+    let rest = eat(some_blanks(rest)?, "|")?;
+    prefix.pod = Some(name.to_owned());
+    Some(Peeled::More(rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+/// A full clock alone, as `kubectl logs --timestamps` puts it.
+pub(super) fn stamped<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    let (stamp, rest) = stamp::full(text)?;
+    let rest = match some_blanks(rest) {
+        // One blank belongs to the wrapper; more belong to what it wraps.
+        Some(_) => &rest[1..],
+        None if rest.is_empty() => rest,
+        None => return None,
+    };
+    if prefix.wrapper.is_some() {
+        prefix.engine.get_or_insert(stamp);
+    } else {
+        prefix.add_wrapper_stamp(stamp);
+    }
+    Some(Peeled::More(rest))
+}

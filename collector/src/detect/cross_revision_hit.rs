@@ -1,0 +1,58 @@
+//! `cross_revision_hit`: KV of one compatibility group was consumed under another.
+//!
+//! Three ways, one file each: over a prefill/decode pair, from a store, from an engine's own caches after its weights
+//! or an adapter changed. Confirmed only where content digests on both sides differ; a commit or a name is no digest.
+
+mod by_cache;
+mod by_pair;
+mod by_store;
+
+use super::draft::Draft;
+use super::{Subject, words};
+use crate::view::View;
+use kvprov_model::factor::Factors;
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+
+/// The complete set of findings.
+pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
+    match subject {
+        Subject::Worker(worker) => {
+            let mut findings = by_pair::detect(view, worker);
+            findings.extend(by_cache::detect(view, worker));
+            findings
+        }
+        Subject::Store(store) => by_store::detect(view, store),
+        Subject::Fleet => Vec::new(),
+    }
+}
+
+/// The cause that stands for a semantic factor.
+fn cause_of(factor: &str) -> Cause {
+    match factor {
+        "weights" => Cause::Weights,
+        "adapter" => Cause::Adapter,
+        "tokenizer" => Cause::Tokenizer,
+        "chat_template" => Cause::ChatTemplate,
+        "config" => Cause::Config,
+        "quantisation" => Cause::Quantisation,
+        _ => Cause::Unknown,
+    }
+}
+
+/// The factor in which two sides are known to differ, and how sure that makes it.
+fn difference(made: &Factors, used: &Factors) -> Option<(Cause, Confidence, String)> {
+    let factor = made.first_difference(used)?;
+    let (a, b) = (made.0.get(factor)?, used.0.get(factor)?);
+    let digests = a.is_content_digest() && b.is_content_digest();
+    let confidence = if digests { Confidence::Confirmed } else { Confidence::Suspected };
+    let short = |value: &str| value.chars().take(12).collect::<String>();
+    Some((
+        cause_of(factor),
+        confidence,
+        format!("{factor} {} made it, {} used it", short(&a.value), short(&b.value)),
+    ))
+}
+
+fn finish(draft: Draft, cause: &Cause, what: String) -> Finding {
+    draft.finish(what, words::advice(&Detector::CrossRevisionHit, cause))
+}

@@ -1,0 +1,352 @@
+//! An engine used KV of its own caches that it had computed before its weights or an adapter changed.
+//!
+//! A change opens a window in every tier that held KV; a reset of that tier closes it. Hits inside the window are
+//! suspected: whether one block is old cannot be seen from outside. A reset that really emptied the tier, a prefix
+//! cache that is off, and adapters that get a new key at each load stay quiet.
+
+use super::finish;
+use crate::detect::draft::Draft;
+use crate::view::{Interval, Member, View};
+use kvprov_model::clock::WallTime;
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::{AdminCall, AdminClass, Body, Observation, Outcome, Role, Tier};
+use kvprov_model::{counter, fact};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Something that made KV of a worker stale.
+struct Change {
+    cause: Cause,
+    at: Option<WallTime>,
+    /// Set when the time is only known as an interval: the change lies before its end.
+    since: Option<WallTime>,
+    proof: Observation,
+    /// The worker's process ended too, so that only what outlives it is concerned.
+    restarted: bool,
+    what: String,
+}
+
+/// The complete set of findings on a worker.
+pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
+    let Some(member) = view.roster().get(worker) else { return Vec::new() };
+    let changes = changes(view, member);
+    let mut drafts: BTreeMap<Cause, (Draft, String, BTreeSet<&'static str>)> = BTreeMap::new();
+    for change in &changes {
+        for (tier, hits, proofs) in hits_after(view, member, change) {
+            let entry = drafts.entry(change.cause.clone()).or_insert_with(|| {
+                let mut draft = Draft::new(
+                    Detector::CrossRevisionHit,
+                    change.cause.clone(),
+                    Confidence::Suspected,
+                    worker.as_str(),
+                );
+                draft.worker(worker.as_str());
+                draft.unknown("whether a block that was hit is older than the change");
+                (draft, change.what.clone(), BTreeSet::new())
+            });
+            entry.0.proof(&change.proof).proofs(&proofs).tokens(hits).events(1);
+            entry.2.insert(tier);
+        }
+    }
+    drafts.extend(
+        by_other_adapter(view, member)
+            .map(|(cause, draft, what)| (cause, (draft, what, BTreeSet::from(["store"])))),
+    );
+    drafts
+        .into_iter()
+        .map(|(cause, (draft, what, tiers))| {
+            let tiers = tiers.into_iter().collect::<Vec<_>>().join(" and ");
+            let summary = format!(
+                "{worker} reused about {} tokens of KV from its {tiers} cache after {what}.",
+                draft.token_count()
+            );
+            finish(draft, &cause, summary)
+        })
+        .collect()
+}
+
+fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut loaded: BTreeMap<String, Option<String>> = BTreeMap::new();
+    for observation in view.worker(&member.id).iter() {
+        match &observation.body {
+            Body::AdminCall(call) if call.outcome != Some(Outcome::Failed) => {
+                let change = match call.class {
+                    Some(AdminClass::WeightsUpdate) => {
+                        Some((Cause::Weights, "its weights were updated".to_owned()))
+                    }
+                    Some(AdminClass::LoraLoad) => reload(member, call, &mut loaded),
+                    _ => None,
+                };
+                if let Some((cause, what)) = change {
+                    changes.push(Change {
+                        cause,
+                        at: observation.envelope.wall,
+                        since: None,
+                        proof: observation.clone(),
+                        restarted: false,
+                        what,
+                    });
+                }
+            }
+            Body::Counters(counters) => {
+                let updates = counters.values.get(counter::WEIGHT_UPDATES).copied().unwrap_or(0.0);
+                if updates > 0.0 {
+                    changes.push(Change {
+                        cause: Cause::Weights,
+                        at: observation.envelope.wall,
+                        since: counters.since_wall_ns.map(WallTime),
+                        proof: observation.clone(),
+                        restarted: false,
+                        what: format!("{updates:.0} updates of its weights"),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    // An epoch that began without a call: the worker restarted with, or was seen to open, other content.
+    let told: Vec<Option<WallTime>> = changes.iter().map(|change| change.at).collect();
+    for (at, factor) in member.changes() {
+        let near =
+            told.iter().flatten().any(|call| call.since(at).abs() <= 120 * kvprov_model::clock::SECOND);
+        if near && factor != "weights" {
+            continue;
+        }
+        let proof = view
+            .worker(&member.id)
+            .iter()
+            .find(|o| matches!(&o.body, Body::Factor(_)) && o.envelope.wall == Some(at))
+            .cloned();
+        if let Some(proof) = proof {
+            changes.push(Change {
+                cause: super::cause_of(&factor),
+                at: Some(at),
+                since: None,
+                proof,
+                restarted: true,
+                what: format!("its {factor} changed"),
+            });
+        }
+    }
+    changes
+}
+
+/// Whether a load of an adapter puts other content under a key that holds the old one's KV.
+fn reload(
+    member: &Member,
+    call: &AdminCall,
+    loaded: &mut BTreeMap<String, Option<String>>,
+) -> Option<(Cause, String)> {
+    let name = call.names.first()?;
+    let path = call.paths.first().cloned();
+    let before = loaded.insert(name.clone(), path.clone());
+    let what = format!("adapter {name} was loaded again");
+    if call.keeps_old_blocks == Some(true) {
+        return Some((Cause::Adapter, what));
+    }
+    let before = before?;
+    let same_key = match member.fact(fact::ADAPTER_KEY) {
+        Some("name") => true,
+        Some("name_and_path") => before == path,
+        _ => false,
+    };
+    same_key.then_some((Cause::Adapter, what))
+}
+
+/// Hits in the tiers that a change left as they were: tier, tokens, proofs.
+fn hits_after(
+    view: &View<'_>,
+    member: &Member,
+    change: &Change,
+) -> Vec<(&'static str, f64, Vec<Observation>)> {
+    let mut found = Vec::new();
+    let intervals = view.intervals(&member.id);
+    let began = change.since.or(change.at);
+    let device_off = member.fact(fact::PREFIX_CACHING) == Some("false");
+    if !change.restarted && !device_off {
+        let names = [counter::PREFIX_HITS, counter::CACHED_DEVICE];
+        if let Some((hits, proofs)) =
+            counted(view, member, &intervals, change, began, &names, &[Tier::Device])
+        {
+            found.push(("prefix", hits, proofs));
+        }
+    }
+    let offloads = member.fact(fact::OFFLOAD_TIER).is_some_and(|tier| tier != "none");
+    if offloads && !change.restarted {
+        let names = [counter::PROMPT_EXTERNAL, counter::EXTERNAL_PROMISED];
+        if let Some((hits, proofs)) =
+            counted(view, member, &intervals, change, began, &names, &[Tier::Offload])
+        {
+            found.push(("offload", hits, proofs));
+        }
+    }
+    if let Some((hits, proofs)) = loaded_from_store(view, member, change) {
+        found.push(("store", hits, proofs));
+    }
+    found
+}
+
+/// Hits that counters show after a change and before the tier was emptied, where the tier held something before.
+fn counted(
+    view: &View<'_>,
+    member: &Member,
+    intervals: &[Interval],
+    change: &Change,
+    began: Option<WallTime>,
+    names: &[&str],
+    tiers: &[Tier],
+) -> Option<(f64, Vec<Observation>)> {
+    let closed = emptied(view, &member.id, began, tiers);
+    let held_something = intervals.iter().any(|interval| {
+        interval.until < change.at
+            && (interval.total(counter::PROMPT_TOTAL).unwrap_or(0.0) > 0.0
+                || interval.increase(counter::PROMPT_TOTAL) > 0.0
+                || interval.total(counter::PREFIX_QUERIES).unwrap_or(0.0) > 0.0)
+    }) || change.since.is_some();
+    if !held_something {
+        return None;
+    }
+    let mut hits = 0.0;
+    let mut proofs = Vec::new();
+    for interval in intervals {
+        let after = interval.until > began && interval.until >= change.at;
+        let before_reset = closed.is_none_or(|closed| interval.since.is_some_and(|since| since < closed));
+        let count = names.iter().map(|name| interval.increase(name)).fold(0.0, f64::max);
+        if after && before_reset && count > 0.0 {
+            hits += count;
+            proofs.push(interval.observation.clone());
+        }
+    }
+    (hits > 0.0).then_some((hits, proofs))
+}
+
+/// When a tier was emptied for the first time after a change.
+fn emptied(view: &View<'_>, worker: &WorkerId, after: Option<WallTime>, tiers: &[Tier]) -> Option<WallTime> {
+    view.worker(worker)
+        .iter()
+        .filter(|observation| match &observation.body {
+            Body::AdminCall(call) => {
+                call.class == Some(AdminClass::CacheReset)
+                    && call.outcome != Some(Outcome::Failed)
+                    && call.tiers.iter().any(|name| tiers.iter().any(|tier| tier.as_str() == name))
+            }
+            Body::Block(block) => {
+                block.action == Some(kvprov_model::observation::BlockAction::Cleared)
+                    && tiers.contains(&Tier::Device)
+            }
+            _ => false,
+        })
+        .filter_map(|observation| observation.envelope.wall)
+        .find(|at| Some(*at) >= after)
+}
+
+/// A load from a store whose content must be older than the change: nothing was computed in between that could have
+/// stored it.
+fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Option<(f64, Vec<Observation>)> {
+    let observations = view.worker(&member.id);
+    let emptied = emptied(view, &member.id, change.at, &[Tier::Storage]);
+    let first = observations.iter().find(|observation| {
+        observation.envelope.wall > change.at
+            && matches!(&observation.body, Body::CacheUse(used)
+                if used.tier == Some(Tier::Storage) && used.retrieved.or(used.hit).unwrap_or(0) > 0)
+    })?;
+    if emptied.is_some_and(|at| Some(at) <= first.envelope.wall) {
+        return None;
+    }
+    let answered_between = observations.iter().any(|observation| {
+        let between =
+            observation.envelope.wall > change.at && observation.envelope.wall < first.envelope.wall;
+        between
+            && match &observation.body {
+                Body::Counters(counters) => {
+                    counters.values.get(counter::REQUESTS_ANSWERED).is_some_and(|answered| *answered > 0.0)
+                }
+                Body::RequestLeg(leg) => leg.status.is_some(),
+                Body::CacheUse(used) => used.stored.unwrap_or(0) > 0,
+                _ => false,
+            }
+    });
+    let wrote_before = observations.iter().any(|observation| {
+        observation.envelope.wall < change.at
+            && matches!(
+                &observation.body,
+                Body::Counters(_)
+                    | Body::RequestLeg(_)
+                    | Body::CacheUse(_)
+                    | Body::Artifact(_)
+                    | Body::Worker(_)
+            )
+    });
+    if answered_between || !wrote_before {
+        return None;
+    }
+    let mut tokens = 0.0;
+    let mut proofs = Vec::new();
+    for observation in observations.iter().filter(|o| o.envelope.wall >= first.envelope.wall) {
+        if let Body::CacheUse(used) = &observation.body {
+            if used.tier == Some(Tier::Storage) && used.retrieved.or(used.hit).unwrap_or(0) > 0 {
+                tokens += used.retrieved.unwrap_or(0) as f64;
+                proofs.push(observation.clone());
+            }
+        }
+    }
+    Some((tokens, proofs))
+}
+
+/// The first request of an adapter hit chunks in a store that only another adapter can have stored there.
+fn by_other_adapter(view: &View<'_>, member: &Member) -> Option<(Cause, Draft, String)> {
+    if member.role == Some(Role::Decode) {
+        return None;
+    }
+    let intervals = view.intervals(&member.id);
+    let fresh = intervals.first()?.total(counter::PROMPT_TOTAL) == Some(0.0);
+    let observations = view.worker(&member.id);
+    let mut requests: Vec<(&Observation, String)> = observations
+        .iter()
+        .filter_map(|observation| match &observation.body {
+            Body::RequestLeg(leg) => Some((observation, leg.adapter.clone().unwrap_or_default())),
+            Body::CacheUse(used) if used.adapter.is_some() => {
+                Some((observation, used.adapter.clone().unwrap_or_default()))
+            }
+            _ => None,
+        })
+        .filter(|(observation, _)| observation.envelope.wall.is_some())
+        .collect();
+    requests.sort_by_key(|(observation, _)| observation.envelope.wall);
+    if !fresh {
+        return None;
+    }
+    for interval in intervals.iter().filter(|i| i.increase(counter::PROMPT_EXTERNAL) > 0.0) {
+        let inside: Vec<&(&Observation, String)> = requests
+            .iter()
+            .filter(|(o, _)| o.envelope.wall > interval.since && o.envelope.wall <= interval.until)
+            .collect();
+        let [(observation, adapter)] = inside[..] else { continue };
+        let earlier: Vec<&(&Observation, String)> =
+            requests.iter().filter(|(o, _)| o.envelope.wall <= interval.since).collect();
+        let known_before = earlier.iter().any(|(_, name)| name == adapter);
+        let Some((other, other_name)) = earlier.iter().rev().find(|(_, name)| name != adapter) else {
+            continue;
+        };
+        if adapter.is_empty() || known_before {
+            continue;
+        }
+        let digest = |name: &str| member.adapter_at(name, observation.envelope.wall).cloned();
+        if let (Some(a), Some(b)) = (digest(adapter), digest(other_name)) {
+            if a.compare(&b) == kvprov_model::factor::Comparison::Equal {
+                continue;
+            }
+        }
+        let mut draft =
+            Draft::new(Detector::CrossRevisionHit, Cause::Adapter, Confidence::Suspected, member.id.as_str());
+        draft.worker(member.id.as_str()).proof(other).proof(observation).proof(&interval.observation);
+        draft.requests_of(observation).tokens(interval.increase(counter::PROMPT_EXTERNAL));
+        draft.unknown("who stored the chunks");
+        let what = format!(
+            "adapter {adapter} was asked for the first time, although only {other_name} had stored KV"
+        );
+        return Some((Cause::Adapter, draft, what));
+    }
+    None
+}

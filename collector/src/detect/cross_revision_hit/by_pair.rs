@@ -1,0 +1,211 @@
+//! A decode worker pulled KV that a prefill worker of another revision had computed.
+
+use super::{difference, finish};
+use crate::detect::draft::Draft;
+use crate::detect::unarrived;
+use crate::view::{Member, View};
+use kvprov_model::clock::WallTime;
+use kvprov_model::factor::{Comparison, Factors};
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
+use kvprov_model::{counter, fact};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A request that went over a pair.
+struct Crossing<'v> {
+    request: String,
+    prefiller: &'v Member,
+    at: Option<WallTime>,
+    adapter: Option<String>,
+    proofs: Vec<Observation>,
+    ids: BTreeSet<String>,
+    tokens: Option<i64>,
+}
+
+/// The complete set of findings on a decode worker.
+pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
+    let Some(decoder) = view.roster().get(worker) else { return Vec::new() };
+    if matches!(decoder.role, Some(Role::Router | Role::Store)) {
+        return Vec::new();
+    }
+    let failed: BTreeSet<RequestStem> =
+        unarrived::trouble::collect(view, worker).into_iter().filter_map(|trouble| trouble.stem).collect();
+    let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String)> = BTreeMap::new();
+    let crossings = crossings(view, decoder);
+    let arrived = arrivals(view, worker);
+    for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
+        let Some((cause, mut confidence, what)) =
+            mismatch(crossing.prefiller, decoder, crossing.at, crossing.adapter.as_deref())
+        else {
+            continue;
+        };
+        if !arrived {
+            confidence = confidence.min(Confidence::Suspected);
+        }
+        let key = (cause.clone(), crossing.prefiller.id.clone());
+        let (draft, _) = drafts.entry(key).or_insert_with(|| {
+            let subject = format!("{} -> {worker}", crossing.prefiller.id);
+            let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, subject);
+            draft.worker(worker.as_str()).worker(crossing.prefiller.id.as_str());
+            (draft, what)
+        });
+        draft.at_least(confidence).proofs(&crossing.proofs).request(&crossing.request);
+        crossing.ids.iter().for_each(|id| {
+            draft.request(id);
+        });
+        draft.tokens(crossing.tokens.unwrap_or(0) as f64);
+        if !arrived {
+            draft.unknown("whether the transfer brought the KV: no source shows an arrival");
+        }
+    }
+    if crossings.is_empty() {
+        drafts.extend(unjoined(view, decoder, arrived));
+    }
+    drafts
+        .into_iter()
+        .map(|((cause, prefiller), (draft, what))| {
+            let requests = if draft.count() == 1 {
+                "one request".to_owned()
+            } else {
+                format!("{} requests", draft.count())
+            };
+            let summary = format!(
+                "{worker} decoded {requests} from KV that {prefiller} computed under another model: {what}."
+            );
+            finish(draft, &cause, summary)
+        })
+        .collect()
+}
+
+/// Whether any transfer is known to have brought KV to this worker.
+fn arrivals(view: &View<'_>, worker: &WorkerId) -> bool {
+    view.worker(worker).iter().any(|observation| match &observation.body {
+        Body::Counters(counters) => [counter::TRANSFERS_SUCCEEDED, counter::PROMPT_EXTERNAL]
+            .iter()
+            .any(|name| counters.values.get(*name).or(counters.totals.get(*name)).is_some_and(|v| *v > 0.0)),
+        Body::Transfer(transfer) => {
+            transfer.outcome == Some(Outcome::Succeeded)
+                || transfer.bytes_seen.is_some_and(|bytes| bytes > 65_536)
+        }
+        _ => false,
+    })
+}
+
+/// Every request that a router or the engines' own ids join over this worker and a prefill worker.
+fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
+    let mut crossings: BTreeMap<RequestStem, Crossing<'v>> = BTreeMap::new();
+    for (observation, leg) in view.router_legs() {
+        let decodes = leg.leg == Some(Role::Decode)
+            && view
+                .roster()
+                .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                .is_some_and(|m| m.id == decoder.id);
+        let answered = leg.status.is_some_and(|status| (200..300).contains(&status));
+        if !decodes || !answered || leg.kv_params_sent != Some(true) {
+            continue;
+        }
+        let Some(prefiller) = leg.remote_engine_id.as_deref().and_then(|id| view.roster().by_engine_id(id))
+        else {
+            continue;
+        };
+        let Some(request) = leg.request_id.clone() else { continue };
+        add(&mut crossings, request, prefiller, &observation, &leg);
+    }
+    for observation in view.worker(&decoder.id).iter() {
+        let Body::Transfer(transfer) = &observation.body else { continue };
+        if transfer.outcome != Some(Outcome::Succeeded) {
+            continue;
+        }
+        let Some(prefiller) =
+            transfer.remote_engine_id.as_deref().and_then(|id| view.roster().by_engine_id(id))
+        else {
+            continue;
+        };
+        for request in transfer.request_id.iter().chain(&transfer.request_ids) {
+            add(&mut crossings, request.clone(), prefiller, observation, &RequestLeg::default());
+        }
+    }
+    crossings.into_values().filter(|crossing| crossing.prefiller.id != decoder.id).collect()
+}
+
+fn add<'v>(
+    crossings: &mut BTreeMap<RequestStem, Crossing<'v>>,
+    request: String,
+    prefiller: &'v Member,
+    observation: &Observation,
+    leg: &RequestLeg,
+) {
+    let crossing = crossings.entry(RequestStem::of(&request)).or_insert_with(|| Crossing {
+        request,
+        prefiller,
+        at: observation.envelope.wall,
+        adapter: None,
+        proofs: Vec::new(),
+        ids: BTreeSet::new(),
+        tokens: None,
+    });
+    crossing.proofs.push(observation.clone());
+    crossing.ids.extend(leg.remote_request_id.iter().cloned());
+    crossing.tokens = crossing.tokens.or(leg.prompt_tokens);
+    if crossing.adapter.is_none() {
+        crossing.adapter = leg.adapter.clone().or_else(|| leg.model.clone());
+    }
+}
+
+/// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
+fn mismatch(
+    prefiller: &Member,
+    decoder: &Member,
+    at: Option<WallTime>,
+    adapter: Option<&str>,
+) -> Option<(Cause, Confidence, String)> {
+    let (made, used) = (prefiller.factors_at(at, adapter), decoder.factors_at(at, adapter));
+    if let Some(difference) = difference(&made, &used) {
+        return Some(difference);
+    }
+    // KV of another element type that was transferred all the same was read as something it is not.
+    [fact::DTYPE, fact::KV_CACHE_DTYPE].iter().find_map(|name| {
+        match (prefiller.fact(name), decoder.fact(name)) {
+            (Some(a), Some(b)) if a != b && a != "auto" && b != "auto" => Some((
+                Cause::Representation,
+                Confidence::Suspected,
+                format!("{name} is {a} on one side, {b} on the other"),
+            )),
+            _ => None,
+        }
+    })
+}
+
+/// Transfers that succeeded without any id that joins them to a prefill worker: with only one that could have
+/// computed them, it is suspected.
+fn unjoined(
+    view: &View<'_>,
+    decoder: &Member,
+    arrived: bool,
+) -> Option<((Cause, WorkerId), (Draft, String))> {
+    let mut prefillers = view.roster().prefillers().filter(|p| p.id != decoder.id);
+    let (Some(prefiller), None) = (prefillers.next(), prefillers.next()) else { return None };
+    if !arrived || decoder.role != Some(Role::Decode) {
+        return None;
+    }
+    let at = view.watermark(&decoder.node);
+    let whole_life = prefiller.changes().is_empty() && decoder.changes().is_empty();
+    let revisions: (Factors, Factors) = (prefiller.factors_at(at, None), decoder.factors_at(at, None));
+    if !whole_life || revisions.0.compare_revision(&revisions.1) != Comparison::Different {
+        return None;
+    }
+    let (cause, _, what) = difference(&revisions.0, &revisions.1)?;
+    let subject = format!("{} -> {}", prefiller.id, decoder.id);
+    let mut draft = Draft::new(Detector::CrossRevisionHit, cause.clone(), Confidence::Suspected, subject);
+    draft.worker(decoder.id.as_str()).worker(prefiller.id.as_str());
+    for interval in view.intervals(&decoder.id) {
+        let transfers = interval.increase(counter::TRANSFERS_SUCCEEDED);
+        let tokens = interval.increase(counter::PROMPT_EXTERNAL);
+        if transfers > 0.0 || tokens > 0.0 {
+            draft.proof(&interval.observation).events(transfers as u64).tokens(tokens);
+        }
+    }
+    draft.unknown("which requests: no id joins the two sides");
+    (!draft.is_empty()).then_some(((cause, prefiller.id.clone()), (draft, what)))
+}

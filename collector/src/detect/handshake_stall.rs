@@ -1,0 +1,116 @@
+//! `handshake_stall`: handshakes queue behind unreachable peers. One thread does them all and waits five seconds for
+//! each peer that does not answer, so that a healthy peer's first handshake waits behind them.
+//!
+//! Stays quiet on a first connection, on one dead peer alone, and on failures that come one after the other because
+//! their requests did.
+
+use super::draft::Draft;
+use super::unarrived;
+use super::{Subject, words};
+use crate::view::View;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::{Body, RequestLeg, Role};
+
+/// Timeouts of one queue follow each other within this time: five seconds each, and scheduling.
+const QUEUE_STEP: i64 = 9 * SECOND;
+/// A request that waited at least this long behind others did not wait for its own peer alone.
+const WAITED: i64 = 5 * SECOND;
+
+/// The complete set of findings on a worker.
+pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
+    let Subject::Worker(worker) = subject else { return Vec::new() };
+    let mut timeouts: Vec<unarrived::Trouble> = unarrived::trouble::collect(view, worker)
+        .into_iter()
+        .filter(|trouble| {
+            matches!(trouble.cause, Cause::HandshakeTimeout | Cause::PeerDied) && trouble.last.is_some()
+        })
+        .filter(|trouble| trouble.remote_engine.is_some())
+        .collect();
+    timeouts.sort_by_key(|trouble| (trouble.last, trouble.stem.clone()));
+    let mut queues: Vec<Vec<unarrived::Trouble>> = Vec::new();
+    for trouble in timeouts {
+        let joins = queues.last().and_then(|queue| queue.last()).is_some_and(|before| {
+            let gap = trouble.last.zip(before.last).map_or(i64::MAX, |(a, b)| a.since(b));
+            gap <= QUEUE_STEP
+        });
+        match queues.last_mut() {
+            Some(queue) if joins => queue.push(trouble),
+            _ => queues.push(vec![trouble]),
+        }
+    }
+    queues.iter().filter_map(|queue| stall(view, worker, queue)).collect()
+}
+
+fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Option<Finding> {
+    let mut peers: Vec<&str> = queue.iter().filter_map(|trouble| trouble.remote_engine.as_deref()).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    if peers.len() < 2 {
+        return None;
+    }
+    let (first, last) = (queue.first()?.last?, queue.last()?.last?);
+    let mut draft =
+        Draft::new(Detector::HandshakeStall, Cause::HandshakeTimeout, Confidence::Suspected, worker.as_str());
+    draft.worker(worker.as_str());
+    for trouble in queue {
+        draft.proofs(&trouble.proofs);
+        trouble.ids.iter().for_each(|id| {
+            draft.request(id);
+        });
+    }
+    let behind = waited_behind(view, worker, queue, first, last);
+    for (observation, leg) in &behind {
+        draft.proof(observation);
+        leg.request_id.iter().for_each(|id| {
+            draft.request(id);
+        });
+    }
+    if behind.is_empty() {
+        draft.unknown("whether a request to a healthy peer waited behind them");
+    } else {
+        draft.at_least(Confidence::Confirmed);
+    }
+    let summary = format!(
+        "Handshakes of {worker} queued behind {} peers that did not answer, about {} s in all; requests to healthy peers wait too.",
+        peers.len(),
+        last.since(first) / SECOND + 5
+    );
+    Some(draft.finish(summary, words::advice(&Detector::HandshakeStall, &Cause::HandshakeTimeout)))
+}
+
+/// Requests of this worker to other peers that began before the queue ended and lasted into it.
+fn waited_behind(
+    view: &View<'_>,
+    worker: &WorkerId,
+    queue: &[unarrived::Trouble],
+    first: WallTime,
+    last: WallTime,
+) -> Vec<(kvprov_model::observation::Observation, RequestLeg)> {
+    let in_queue = |id: &str| queue.iter().any(|trouble| trouble.stem.as_ref() == Some(&RequestStem::of(id)));
+    view.router_legs()
+        .into_iter()
+        .filter(|(observation, leg)| {
+            let here = leg.leg == Some(Role::Decode)
+                && view
+                    .roster()
+                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                    .is_some_and(|m| m.id == *worker);
+            let (Some(end), Some(duration)) = (observation.envelope.wall, leg.duration_ns) else {
+                return false;
+            };
+            let begin = end.plus(-duration);
+            here && leg.kv_params_sent == Some(true)
+                && leg.request_id.as_deref().is_some_and(|id| !in_queue(id))
+                && duration >= WAITED
+                && begin <= last
+                && end >= first
+        })
+        .filter(|(_, leg)| {
+            leg.request_id.as_deref().is_some_and(|id| {
+                !view.request(&RequestStem::of(id)).iter().any(|o| matches!(o.body, Body::Handshake(_)))
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,88 @@
+//! Workers that share a store or an index and whose settings put different factors into the key: a risk, for nothing
+//! was looked up.
+//!
+//! Which factors are in the key depends on the store; packs say so per backend (`key_factors`). Two models in one
+//! store are no fork: the model must be the same, by name, path or digest.
+
+use super::{cause_of, finish};
+use crate::detect::draft::Draft;
+use crate::detect::keyspace_fork::by_blocks::differs;
+use crate::view::{Member, View};
+use kvprov_model::fact;
+use kvprov_model::factor::Comparison;
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use std::collections::BTreeMap;
+
+/// The complete set of findings on the fleet, except for stores whose fork is proven and pairs that are told already.
+pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Vec<Finding> {
+    let mut by_store: BTreeMap<&str, Vec<&Member>> = BTreeMap::new();
+    for member in view.roster().members() {
+        if let Some(store) = member.fact(fact::STORE) {
+            by_store.entry(store).or_default().push(member);
+        }
+    }
+    let mut findings = Vec::new();
+    for (store, members) in by_store {
+        if proven.iter().any(|held| same_place(held, store)) {
+            continue;
+        }
+        let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
+        for (index, a) in members.iter().enumerate() {
+            for b in members.iter().skip(index + 1) {
+                let both_told = told.iter().any(|finding| {
+                    [a, b].iter().all(|member| finding.workers.iter().any(|name| name == member.id.as_str()))
+                });
+                if both_told || !same_model(a, b) {
+                    continue;
+                }
+                for name in key_factors(a, b).into_iter().filter(|name| differs(a, b, name)) {
+                    let cause = cause_of(&name);
+                    let draft = drafts.entry(cause.clone()).or_insert_with(|| {
+                        Draft::new(Detector::KeyspaceFork, cause, Confidence::Risk, store)
+                    });
+                    draft.worker(a.id.as_str()).worker(b.id.as_str());
+                    for member in [a, b] {
+                        let value = member.fact(&name).unwrap_or_default();
+                        draft.statement(member.id.as_str(), format!("{name} = {value}"));
+                    }
+                    draft.unknown("whether equal content was looked up under both");
+                }
+            }
+        }
+        findings.extend(drafts.into_iter().map(|(cause, draft)| {
+            finish(draft, &cause, &format!("as the settings of engines on {store} show"))
+        }));
+    }
+    findings
+}
+
+/// Whether a store seen by its artifacts (`file:<file system>:<directory>`) is the one in a setting (`file:<directory>`).
+fn same_place(seen: &str, configured: &str) -> bool {
+    let directory = configured.strip_prefix("file:").map(|dir| dir.trim_end_matches('/'));
+    seen == configured
+        || directory.is_some_and(|dir| !dir.is_empty() && seen.starts_with("file:") && seen.ends_with(dir))
+}
+
+/// Facts that are part of the key on both sides.
+fn key_factors(a: &Member, b: &Member) -> Vec<String> {
+    let of = |member: &Member| -> Vec<String> {
+        let listed = member.fact(fact::KEY_FACTORS).unwrap_or_default();
+        listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    };
+    let there = of(b);
+    of(a).into_iter().filter(|name| there.contains(name)).collect()
+}
+
+/// Whether two workers serve one model: by digest where both are known, else by path or name.
+fn same_model(a: &Member, b: &Member) -> bool {
+    match a.factors_at(None, None).compare(&b.factors_at(None, None), "weights") {
+        Comparison::Equal => return true,
+        Comparison::Different => return false,
+        Comparison::Unknown => {}
+    }
+    let equal = |name: &str| match (a.fact(name), b.fact(name)) {
+        (Some(a), Some(b)) => Some(a == b),
+        _ => None,
+    };
+    equal(fact::MODEL_PATH).or_else(|| equal(fact::MODEL_NAME)).unwrap_or(true)
+}

@@ -1,0 +1,170 @@
+//! Prompt tokens computed on a decode worker that nothing else explains.
+//!
+//! The worst recomputes print nothing. On a worker that only decodes, local prompt compute above its version's
+//! baseline is a recompute unless the router sent the request there alone, the request had been preempted, or the
+//! prompt is shorter than a block. What the routing was is often not known: then it is suspected at most.
+
+use super::draft_for;
+use crate::detect::draft::Draft;
+use crate::detect::unarrived::Decided;
+use crate::view::{Interval, View};
+use kvprov_model::finding::{Cause, Confidence};
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::Role;
+use kvprov_model::{counter, fact};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What explains an interval is told within this time after it.
+const SETTLE: i64 = 15 * kvprov_model::clock::SECOND;
+
+/// Adds the unexplained prompt compute of a decode worker.
+pub(super) fn add(
+    view: &View<'_>,
+    worker: &WorkerId,
+    decided: &[Decided],
+    drafts: &mut BTreeMap<Cause, Draft>,
+) {
+    let Some(member) = view.roster().get(worker) else { return };
+    if member.role != Some(Role::Decode) {
+        return;
+    }
+    let baseline = member.number(fact::LOCAL_COMPUTE_BASELINE).unwrap_or(1.0);
+    let block = member.number(fact::BLOCK_SIZE).unwrap_or(16.0);
+    let explained = Explained::by_routers(view, worker);
+    for interval in view.intervals(worker) {
+        let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
+        let answered = interval.increase(counter::REQUESTS_ANSWERED);
+        let above = computed - baseline * answered;
+        // A failure or a routing decision that explains the tokens may be told a little later than they are counted.
+        let settled =
+            view.has_passed(view.roster().members(), interval.until.map(|until| until.plus(SETTLE)));
+        if !settled || above < 1.0 || answered < 1.0 || interval.increase(counter::PREEMPTIONS) > 0.0 {
+            continue;
+        }
+        // Failures told one by one are stated with their own cause; their tokens are not always known.
+        let near_trouble = decided.iter().any(|one| {
+            interval.contains(one.trouble.last)
+                || interval.contains(one.trouble.first)
+                || one.trouble.last.is_none()
+        });
+        let told = drafts.values().any(|draft| !draft.is_empty());
+        if near_trouble || (told && explained.covers(&interval, answered)) {
+            continue;
+        }
+        let unexplained = explained.remaining(&interval, above, answered);
+        if unexplained / answered < block || unexplained < 1.0 {
+            continue;
+        }
+        let failed = interval.increase(counter::TRANSFERS_FAILED);
+        let cause = if failed > 0.0 { Cause::TransferFailed } else { Cause::ParamsMissing };
+        let prefilled = prefilled_elsewhere(view, &interval, unexplained);
+        let draft = draft_for(drafts, &cause, worker);
+        draft.proof(&interval.observation).tokens(unexplained).events(answered as u64);
+        draft.at(interval.since);
+        if let Some((prefiller, proof)) = prefilled {
+            draft.proof(&proof).worker(prefiller.as_str()).at_least(Confidence::Confirmed);
+        } else {
+            if view.roster().routers().any(|router| view.has_loss(&router.id)) {
+                draft.unknown("what the router's lost lines said");
+            }
+            draft.unknown("the routing: whether these requests were meant for the decode worker alone");
+        }
+    }
+}
+
+/// The same prompts were computed on a prefill worker too while nothing was transferred: then nobody meant the decode
+/// worker to compute them.
+fn prefilled_elsewhere(
+    view: &View<'_>,
+    interval: &Interval,
+    tokens: f64,
+) -> Option<(WorkerId, kvprov_model::observation::Observation)> {
+    if interval.increase(counter::TRANSFERS_SUCCEEDED) > 0.0
+        || interval.increase(counter::PROMPT_EXTERNAL) > 0.0
+    {
+        return None;
+    }
+    view.roster().prefillers().find_map(|prefiller| {
+        let same = view
+            .intervals(&prefiller.id)
+            .into_iter()
+            .find(|other| other.contains(interval.until) || interval.contains(other.until))?;
+        let there = same.increase(counter::PROMPT_LOCAL_COMPUTE);
+        ((there - tokens).abs() <= 0.05 * tokens).then_some((prefiller.id.clone(), same.observation))
+    })
+}
+
+/// What routers say of the requests that they sent to a decode worker alone.
+struct Explained {
+    /// Prompt tokens and ends of decode-only legs to this worker.
+    decode_only: Vec<(Option<kvprov_model::clock::WallTime>, f64)>,
+    /// Ends of all legs to this worker.
+    legs: Vec<Option<kvprov_model::clock::WallTime>>,
+    /// Decisions of routers for decode alone, by interval.
+    decisions: Vec<Interval>,
+    /// Prompts up to this many tokens are meant for the decode worker.
+    limit: f64,
+}
+
+impl Explained {
+    fn by_routers(view: &View<'_>, worker: &WorkerId) -> Self {
+        let legs = view.router_legs();
+        let prefilled: BTreeSet<RequestStem> = legs
+            .iter()
+            .filter(|(_, leg)| leg.leg == Some(Role::Prefill))
+            .filter_map(|(_, leg)| leg.request_id.as_deref().map(RequestStem::of))
+            .collect();
+        let mut explained =
+            Self { decode_only: Vec::new(), legs: Vec::new(), decisions: Vec::new(), limit: 0.0 };
+        for (observation, leg) in &legs {
+            let here = leg.leg == Some(Role::Decode)
+                && view
+                    .roster()
+                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                    .is_some_and(|m| m.id == *worker);
+            if !here || !leg.status.is_some_and(|status| (200..300).contains(&status)) {
+                continue;
+            }
+            explained.legs.push(observation.envelope.wall);
+            let alone = leg.request_id.as_deref().is_some_and(|id| !prefilled.contains(&RequestStem::of(id)));
+            if alone && leg.kv_params_sent != Some(true) {
+                explained
+                    .decode_only
+                    .push((observation.envelope.wall, leg.prompt_tokens.unwrap_or(0) as f64));
+            }
+        }
+        for router in view.roster().routers() {
+            explained.limit = explained.limit.max(router.number(fact::LOCAL_PREFILL_LIMIT).unwrap_or(0.0));
+            explained.decisions.extend(
+                view.intervals(&router.id).into_iter().filter(|i| i.has(counter::ROUTED_DECODE_ONLY)),
+            );
+        }
+        explained
+    }
+
+    /// Whether the routers told every answer of the interval.
+    fn covers(&self, interval: &Interval, answered: f64) -> bool {
+        self.legs.iter().filter(|end| interval.contains(**end)).count() as f64 >= answered
+    }
+
+    /// The tokens of an interval that remain unexplained.
+    fn remaining(&self, interval: &Interval, above: f64, answered: f64) -> f64 {
+        if above / answered <= self.limit {
+            return 0.0;
+        }
+        let by_legs: f64 = self
+            .decode_only
+            .iter()
+            .filter(|(end, _)| interval.contains(*end))
+            .map(|(_, tokens)| tokens)
+            .sum();
+        let decided: f64 = self
+            .decisions
+            .iter()
+            .filter(|d| d.contains(interval.until) || interval.contains(d.until))
+            .map(|d| d.increase(counter::ROUTED_DECODE_ONLY))
+            .sum();
+        let by_decisions = above * (decided / answered).min(1.0);
+        (above - by_legs - by_decisions).max(0.0)
+    }
+}

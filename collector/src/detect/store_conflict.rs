@@ -1,0 +1,133 @@
+//! `store_conflict`: actors contradict each other on a store otherwise than by eviction.
+//!
+//! A clear that took foreign keys; a remover that owns nothing there; one key with two sizes; metadata without data.
+//! Stays quiet about an actor that clears or removes what is its own.
+
+use super::artifacts::{Event, History, Written};
+use super::draft::Draft;
+use super::{Subject, words};
+use crate::view::View;
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use kvprov_model::id::{StoreId, WorkerId};
+use kvprov_model::observation::{ArtifactAction, Body};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
+pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
+    match subject {
+        Subject::Store(store) => on_store(view, store),
+        Subject::Worker(worker) => in_words(view, worker),
+        Subject::Fleet => Vec::new(),
+    }
+}
+
+/// Conflicts of one cause between an actor and its victims.
+struct Conflict {
+    draft: Draft,
+    victims: BTreeSet<WorkerId>,
+    keys: u64,
+    felt: u64,
+}
+
+fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
+    let history = History::of(view, store);
+    let mut conflicts: BTreeMap<(Cause, WorkerId), Conflict> = BTreeMap::new();
+    for key in history.keys.keys() {
+        history.walk(key, |event, held| {
+            let Some((cause, held)) = judge(&history, event, held) else { return };
+            let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
+                let mut draft =
+                    Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
+                draft.worker(event.actor.as_str());
+                Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
+            });
+            conflict.keys += 1;
+            conflict.draft.events(1).worker(held.by.as_str());
+            conflict.victims.insert(held.by.clone());
+            if conflict.keys <= 6 {
+                conflict.draft.proof(&held.observation).proof(&event.observation);
+                conflict.draft.proofs(history.clear_call(event));
+            }
+            conflict.draft.at(event.at);
+            if cause == Cause::SizeMismatch {
+                conflict.draft.at_least(Confidence::Confirmed);
+            } else if let Some(reaction) = history.reaction(key, &held.by, event) {
+                conflict.felt += 1;
+                if conflict.felt <= 4 {
+                    conflict.draft.proof(&reaction.observation);
+                }
+                conflict.draft.at_least(Confidence::Confirmed);
+            }
+        });
+    }
+    conflicts.into_iter().map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect()
+}
+
+/// Whether an event contradicts the writer of what lies there.
+fn judge<'w>(history: &History, event: &Event, held: Option<&'w Written>) -> Option<(Cause, &'w Written)> {
+    let held = held.filter(|held| held.by != event.actor)?;
+    match event.action {
+        ArtifactAction::Removed | ArtifactAction::Cleared if history.is_clear(event) => {
+            Some((Cause::Cleared, held))
+        }
+        ArtifactAction::Removed if !history.owns_anything(&event.actor) => {
+            Some((Cause::ForeignRemoval, held))
+        }
+        ArtifactAction::Read | ArtifactAction::Partial => {
+            // A short answer, or a smaller wish, than what was written: the sizes under one key differ.
+            let written = held.bytes.filter(|bytes| *bytes > 0)?;
+            let wanted = event.artifact.bytes_wanted.or(event.artifact.bytes).filter(|bytes| *bytes > 0)?;
+            (wanted != written && event.artifact.bytes != Some(written))
+                .then_some((Cause::SizeMismatch, held))
+        }
+        _ => None,
+    }
+}
+
+fn finish(store: &StoreId, cause: &Cause, actor: &WorkerId, mut conflict: Conflict) -> Finding {
+    let victims = conflict.victims.iter().map(WorkerId::as_str).collect::<Vec<_>>().join(", ");
+    let (keys, felt) = (conflict.keys, conflict.felt);
+    let summary = match cause {
+        Cause::Cleared => format!(
+            "{actor} emptied {store} and with it {keys} artifacts of {victims}, which then missed or stored {felt} of them again."
+        ),
+        Cause::SizeMismatch => format!(
+            "{actor} reads {keys} artifacts of {victims} in {store} with another size than they were written: one key, two layouts or element types."
+        ),
+        _ => format!("{actor}, which owns nothing in {store}, removed {keys} artifacts of {victims}."),
+    };
+    if felt == 0 && *cause != Cause::SizeMismatch {
+        conflict.draft.unknown("whether the owner misses them");
+    }
+    conflict.draft.finish(summary, words::advice(&Detector::StoreConflict, cause))
+}
+
+/// What the engine itself says: metadata without data, or a value that does not fit.
+fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
+    let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
+    for observation in view.worker(worker).iter() {
+        let Body::Store(store) = &observation.body else { continue };
+        let cause = match store.event.as_deref() {
+            Some("dangling") => Cause::DanglingMetadata,
+            Some("size_mismatch") => Cause::SizeMismatch,
+            _ => continue,
+        };
+        let draft = drafts.entry(cause.clone()).or_insert_with(|| {
+            Draft::new(Detector::StoreConflict, cause, Confidence::Suspected, worker.as_str())
+        });
+        let times = store.keys.or(store.times).unwrap_or(1).max(1);
+        draft.proof(observation).worker(worker.as_str()).events(times as u64);
+        draft.unknown("who else writes or removes in this store");
+    }
+    drafts
+        .into_iter()
+        .map(|(cause, draft)| {
+            let what = match cause {
+                Cause::SizeMismatch => "reads values of another size than it expects",
+                _ => "is promised keys whose data cannot be read",
+            };
+            let summary = format!("{worker} {what}, {} times.", draft.count());
+            draft.finish(summary, words::advice(&Detector::StoreConflict, &cause))
+        })
+        .collect()
+}

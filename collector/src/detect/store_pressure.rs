@@ -1,0 +1,194 @@
+//! `store_pressure`: a store cannot keep what is written: refused writes, evictions that free nothing, one keyspace
+//! that starves another.
+//!
+//! Cumulative counters that do not move are quiet, however high; so is an eviction that works.
+
+use super::draft::Draft;
+use super::{Subject, words};
+use crate::ledger::{IndexKey, IndexKind};
+use crate::view::View;
+use kvprov_model::counter;
+use kvprov_model::fact;
+use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
+use kvprov_model::id::{StoreId, WorkerId};
+use kvprov_model::observation::{ArtifactAction, Body, Observation, Role, SourceKind};
+use std::collections::BTreeMap;
+
+/// The complete set of findings. Words and counters are on workers; they are told together, once a store.
+pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
+    if *subject != Subject::Fleet {
+        return Vec::new();
+    }
+    let mut pressed: BTreeMap<String, Pressure> = BTreeMap::new();
+    for member in view.roster().members() {
+        let store = store_of(view, &member.id);
+        for observation in view.worker(&member.id).iter() {
+            if let Some(sign) = Sign::of(observation) {
+                pressed.entry(store.clone()).or_default().add(&member.id, observation, &sign);
+            }
+        }
+    }
+    pressed.into_iter().filter_map(|(store, pressure)| pressure.finish(view, &store)).collect()
+}
+
+/// The store by which a worker's words are grouped: its configured one, else the only store worker's, else its own.
+fn store_of(view: &View<'_>, worker: &WorkerId) -> String {
+    let member = view.roster().get(worker);
+    if let Some(store) = member.and_then(|m| m.fact(fact::STORE)) {
+        if !is_central(store) || view.roster().members().filter(|m| m.role == Some(Role::Store)).count() != 1
+        {
+            return store.to_owned();
+        }
+    }
+    let mut stores = view.roster().members().filter(|m| m.role == Some(Role::Store));
+    match (stores.next(), stores.next()) {
+        (Some(only), None) => only.id.as_str().to_owned(),
+        _ => worker.as_str().to_owned(),
+    }
+}
+
+/// Whether a store is a service with a worker of its own, not a directory.
+fn is_central(store: &str) -> bool {
+    !store.starts_with("file:")
+}
+
+/// What an observation says of pressure.
+struct Sign {
+    refused: f64,
+    attempts: f64,
+    successes: f64,
+    evicted: f64,
+    /// A total of a single snapshot: it happened, but not when.
+    undated: bool,
+}
+
+impl Sign {
+    fn of(observation: &Observation) -> Option<Self> {
+        match &observation.body {
+            Body::Store(store) => {
+                let times = store.keys.or(store.times).unwrap_or(1).max(1) as f64;
+                match store.event.as_deref() {
+                    Some("refused" | "pressure") => Some(Self {
+                        refused: times,
+                        attempts: 0.0,
+                        successes: 0.0,
+                        evicted: 0.0,
+                        undated: false,
+                    }),
+                    _ => None,
+                }
+            }
+            Body::Counters(counters) => {
+                let undated = counters.since_wall_ns.is_none();
+                let read = |name: &str| {
+                    let from = if undated { &counters.totals } else { &counters.values };
+                    from.get(name).copied().filter(|v| v.is_finite()).unwrap_or(0.0)
+                };
+                let sign = Self {
+                    refused: read(counter::STORE_REFUSED_WRITES),
+                    attempts: read(counter::STORE_EVICTION_ATTEMPTS),
+                    successes: read(counter::STORE_EVICTION_SUCCESSES),
+                    evicted: read(counter::STORE_EVICTED_KEYS),
+                    undated,
+                };
+                let starved = sign.attempts > 0.0 && sign.successes == 0.0 && sign.evicted == 0.0;
+                let pressed =
+                    if undated { sign.refused > 0.0 && starved } else { sign.refused > 0.0 || starved };
+                pressed.then_some(sign)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Pressure {
+    refused_by_words: f64,
+    refused_by_counters: f64,
+    attempts: f64,
+    successes: f64,
+    dated: bool,
+    workers: Vec<WorkerId>,
+    proofs: Vec<Observation>,
+}
+
+impl Pressure {
+    fn add(&mut self, worker: &WorkerId, observation: &Observation, sign: &Sign) {
+        // Words and counters, or a log's totals and a scrape, tell the same refusals: the larger count stands.
+        match observation.envelope.source {
+            SourceKind::Metrics => self.refused_by_counters += if sign.undated { 0.0 } else { sign.refused },
+            _ => self.refused_by_words += if sign.undated { 0.0 } else { sign.refused },
+        }
+        self.attempts += sign.attempts;
+        self.successes += sign.successes;
+        self.dated |= !sign.undated;
+        if !self.workers.contains(worker) {
+            self.workers.push(worker.clone());
+        }
+        self.proofs.push(observation.clone());
+    }
+
+    fn finish(self, view: &View<'_>, store: &str) -> Option<Finding> {
+        let refused = self.refused_by_words.max(self.refused_by_counters);
+        let starved = self.attempts > 0.0 && self.successes == 0.0;
+        let starving = self.workers.iter().find(|worker| starves(view, worker));
+        let cause = if starving.is_some() {
+            Cause::KeyspaceStarved
+        } else if starved {
+            Cause::EvictionStarved
+        } else {
+            Cause::RefusedWrites
+        };
+        let confidence = if self.dated && (refused > 0.0 || starved) {
+            Confidence::Confirmed
+        } else {
+            Confidence::Suspected
+        };
+        let mut draft = Draft::new(Detector::StorePressure, cause.clone(), confidence, store);
+        draft.proofs(self.proofs.iter().take(16)).events(refused as u64);
+        draft.at(self.proofs.iter().filter_map(|o| o.envelope.wall).max());
+        for worker in &self.workers {
+            draft.worker(worker.as_str());
+        }
+        if !self.dated {
+            draft.unknown("when: only totals since the store's start are seen");
+        }
+        let mut summary = format!("{store} cannot keep what is written: {refused:.0} writes refused");
+        if self.attempts > 0.0 {
+            summary.push_str(&format!(
+                ", {:.0} of {:.0} eviction passes freed something",
+                self.successes, self.attempts
+            ));
+        }
+        if let Some(worker) = starving {
+            summary.push_str(&format!("; {worker} holds nothing there while others fill it"));
+        }
+        summary.push('.');
+        Some(draft.finish(summary, words::advice(&Detector::StorePressure, &cause)))
+    }
+}
+
+/// Whether a refused worker has nothing in its store while another has.
+fn starves(view: &View<'_>, worker: &WorkerId) -> bool {
+    let mut others_wrote = false;
+    for key in view.keys(IndexKind::Store) {
+        let IndexKey::Store(store) = key else { continue };
+        let wrote = |who: &dyn Fn(&WorkerId) -> bool, store: &StoreId| {
+            view.store(store).iter().any(|o| match &o.body {
+                Body::Artifact(a) => {
+                    a.action == Some(ArtifactAction::Written) && o.envelope.worker.as_ref().is_some_and(who)
+                }
+                _ => false,
+            })
+        };
+        let concerned = view.store(&store).iter().any(|o| o.envelope.worker.as_ref() == Some(worker));
+        if !concerned {
+            continue;
+        }
+        if wrote(&|who| who == worker, &store) {
+            return false;
+        }
+        others_wrote |= wrote(&|who| who != worker, &store);
+    }
+    others_wrote
+}

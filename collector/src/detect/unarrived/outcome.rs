@@ -1,0 +1,326 @@
+//! What became of a request whose KV did not arrive.
+//!
+//! The outcome decides, not the policy: local compute and an answer is a recompute even under policy `fail`. Only
+//! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
+
+use super::Trouble;
+use crate::view::{Interval, View};
+use kvprov_model::clock::SECOND;
+use kvprov_model::finding::Cause;
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::{Body, Consequence, KvLoad, Observation, RequestLeg, Role, Tier};
+use kvprov_model::{counter, fact};
+
+/// A scheduler reports what it did with failed loads at most this long after the failure was printed.
+const REPORT_DELAY: i64 = 300 * SECOND;
+
+/// What became of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The worker computed the prompt itself.
+    Recomputed,
+    /// The request failed, hung or was aborted.
+    Failed,
+    /// No source shows it and the policy is not known.
+    Unknown,
+}
+
+/// A trouble with its fate.
+#[derive(Debug, Clone)]
+pub struct Decided {
+    /// The request and its failure.
+    pub trouble: Trouble,
+    /// What became of it.
+    pub fate: Fate,
+    /// Whether a source shows the fate; otherwise the policy suggests it.
+    pub proven: bool,
+    /// Tokens of the prompt, where the input determines them.
+    pub tokens: Option<i64>,
+    /// Distinct requests, where no id tells them apart.
+    pub requests: u64,
+    /// What is not known.
+    pub unknown: Option<String>,
+}
+
+/// Decides the fate of each trouble of a worker, and adds what the scheduler reports without any other trace.
+pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec<Decided> {
+    let policy = Policy::of(view, worker);
+    let intervals = view.intervals(worker);
+    let mut reports = Reports::of(&view.worker(worker));
+    let mut decided: Vec<Decided> = Vec::new();
+    let mut open: Vec<Trouble> = Vec::new();
+    for mut trouble in troubles {
+        let leg = trouble.stem.as_ref().and_then(|stem| decode_leg(view, stem));
+        let tokens = leg.as_ref().and_then(|(_, leg)| leg.prompt_tokens);
+        let failed = reports.failed(trouble.stem.as_ref());
+        if let Some(report) = failed {
+            trouble.add(&report.observation);
+            let tokens = report.load.tokens.filter(|_| report.load.request_ids.len() <= 1).or(tokens);
+            decided.push(Decided::proven(trouble, Fate::Failed, tokens));
+            continue;
+        }
+        match leg.as_ref().and_then(|(_, leg)| leg.status) {
+            Some(status) if (200..300).contains(&status) => {
+                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                // The scheduler's own word on this request, if it gave one, is used up.
+                let told = reports.take_recomputed(&trouble);
+                if let Some(report) = &told {
+                    trouble.add(report);
+                }
+                decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+            }
+            Some(status) if status >= 500 => {
+                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                decided.push(Decided::proven(trouble, Fate::Failed, tokens));
+            }
+            _ => open.push(trouble),
+        }
+    }
+    open.sort_by_key(|trouble| (trouble.first, trouble.stem.clone()));
+    let open_count = open.len();
+    for mut trouble in open {
+        if trouble.consequence == Some(Consequence::RequestFailed) {
+            let mut one = Decided::proven(trouble, Fate::Failed, None);
+            one.tokens = one.trouble.tokens;
+            decided.push(one);
+            continue;
+        }
+        if trouble.waiting {
+            decided.push(Decided::likely(trouble, Fate::Failed, "whether the request ended at all"));
+            continue;
+        }
+        if let Some((report, tokens)) = reports.take_recomputed(&trouble).map(|report| {
+            let tokens = match &report.body {
+                Body::KvLoad(load) if load.requests.unwrap_or(1) == 1 => load.tokens,
+                _ => None,
+            };
+            (report, tokens)
+        }) {
+            trouble.add(&report);
+            decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+            continue;
+        }
+        if policy != Policy::Fail {
+            if let Some((interval, tokens)) = computed_meanwhile(view, worker, &intervals, &trouble) {
+                trouble.proofs.push(interval.observation.clone());
+                let tokens = (open_count == 1).then_some(tokens);
+                decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+                continue;
+            }
+        }
+        decided.push(policy.suggest(trouble));
+    }
+    decided.extend(reports.rest(view, worker, &policy, &decided));
+    decided
+}
+
+/// What the worker does when KV does not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Policy {
+    Recompute,
+    Fail,
+    Abort,
+    Unknown,
+}
+
+impl Policy {
+    fn of(view: &View<'_>, worker: &WorkerId) -> Self {
+        match view.roster().get(worker).and_then(|member| member.fact(fact::LOAD_FAILURE_POLICY)) {
+            Some("recompute") => Self::Recompute,
+            Some("fail") => Self::Fail,
+            Some("abort") => Self::Abort,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn suggest(self, trouble: Trouble) -> Decided {
+        // A line that says what becomes of the request binds this request, whatever the setting.
+        match trouble.consequence {
+            Some(Consequence::Recomputed) => {
+                return Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer");
+            }
+            Some(Consequence::RequestFailed) => return Decided::proven(trouble, Fate::Failed, None),
+            _ => {}
+        }
+        match self {
+            // These can only end one way in every release: the engine never starts a transfer.
+            _ if trouble.cause == Cause::ParamsInvalid || trouble.cause == Cause::StoreUnreachable => {
+                Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer")
+            }
+            Self::Recompute => Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer"),
+            Self::Fail => Decided::likely(trouble, Fate::Failed, "what the client got"),
+            Self::Abort => Decided::likely(trouble, Fate::Failed, "what the client got"),
+            Self::Unknown => Decided::likely(
+                trouble,
+                Fate::Unknown,
+                "the policy for failed loads (kv_load_failure_policy) and what the client got; the prompt may have been recomputed",
+            ),
+        }
+    }
+}
+
+impl Decided {
+    fn proven(trouble: Trouble, fate: Fate, tokens: Option<i64>) -> Self {
+        Self { trouble, fate, proven: true, tokens, requests: 1, unknown: None }
+    }
+
+    fn likely(trouble: Trouble, fate: Fate, unknown: &str) -> Self {
+        let tokens = trouble.tokens;
+        Self { trouble, fate, proven: false, tokens, requests: 1, unknown: Some(unknown.to_owned()) }
+    }
+}
+
+/// The leg of a request on the side that decodes, as a router told it.
+fn decode_leg(view: &View<'_>, stem: &RequestStem) -> Option<(Observation, RequestLeg)> {
+    view.request(stem).iter().rev().find_map(|observation| match &observation.body {
+        Body::RequestLeg(leg) if matches!(leg.leg, Some(Role::Decode | Role::Both)) => {
+            Some((observation.clone(), leg.clone()))
+        }
+        _ => None,
+    })
+}
+
+/// An interval around the failure in which the worker computed prompt tokens itself and gave answers. A worker that
+/// also prefills for itself shows nothing by it.
+fn computed_meanwhile<'i>(
+    view: &View<'_>,
+    worker: &WorkerId,
+    intervals: &'i [Interval],
+    trouble: &Trouble,
+) -> Option<(&'i Interval, i64)> {
+    let decodes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Decode);
+    if !decodes {
+        return None;
+    }
+    let at = intervals.iter().position(|interval| interval.contains(trouble.last))?;
+    // A recompute of a long prompt may end in the interval after the failure.
+    intervals[at..].iter().take(2).find_map(|interval| {
+        let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
+        let answered = interval.increase(counter::REQUESTS_ANSWERED);
+        let preempted = interval.increase(counter::PREEMPTIONS);
+        (computed > answered && answered >= 1.0 && preempted == 0.0).then_some((interval, computed as i64))
+    })
+}
+
+/// One statement of a scheduler or a cache on loads that failed.
+struct Report {
+    observation: Observation,
+    load: KvLoad,
+    used: bool,
+}
+
+struct Reports(Vec<Report>);
+
+impl Reports {
+    fn of(observations: &[Observation]) -> Self {
+        let reports = observations.iter().filter_map(|observation| match &observation.body {
+            Body::KvLoad(load) => {
+                Some(Report { observation: observation.clone(), load: load.clone(), used: false })
+            }
+            _ => None,
+        });
+        Self(reports.collect())
+    }
+
+    /// The statement that this request failed.
+    fn failed(&mut self, stem: Option<&RequestStem>) -> Option<&Report> {
+        let stem = stem?;
+        let report = self.0.iter_mut().find(|report| {
+            report.load.consequence == Some(Consequence::RequestFailed)
+                && report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
+        })?;
+        report.used = true;
+        Some(report)
+    }
+
+    /// The statement that a number of requests were computed again, nearest after the failure.
+    fn take_recomputed(&mut self, trouble: &Trouble) -> Option<Observation> {
+        let report = self.0.iter_mut().find(|report| {
+            let after = match (trouble.first, report.observation.envelope.wall) {
+                (Some(first), Some(told)) => {
+                    told >= first.plus(-SECOND) && told.since(trouble.last.unwrap_or(first)) <= REPORT_DELAY
+                }
+                _ => true,
+            };
+            let names_it = report.load.request_ids.is_empty()
+                || trouble.stem.as_ref().is_some_and(|stem| {
+                    report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
+                });
+            !report.used
+                && after
+                && names_it
+                && report.load.consequence == Some(Consequence::Recomputed)
+                && report.load.requests.is_some()
+        })?;
+        // One statement may cover several requests; it is used up when all of them were found.
+        let left = report.load.requests.unwrap_or(1) - 1;
+        report.used = left <= 0;
+        report.load.requests = Some(left.max(1));
+        Some(report.observation.clone())
+    }
+
+    /// What remains: statements without any other trace. Several of one moment are one event.
+    fn rest(self, view: &View<'_>, worker: &WorkerId, policy: &Policy, decided: &[Decided]) -> Vec<Decided> {
+        let routes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Router);
+        let mut rest: Vec<Decided> = Vec::new();
+        let (full, bare): (Vec<Report>, Vec<Report>) = self
+            .0
+            .into_iter()
+            .filter(|report| !report.used)
+            .partition(|report| report.load.requests.is_some() || !report.load.request_ids.is_empty());
+        for report in full.into_iter().chain(bare) {
+            let load = &report.load;
+            let is_bare = load.requests.is_none() && load.request_ids.is_empty();
+            let cause = load.cause.clone().unwrap_or(match load.tier {
+                Some(Tier::Storage | Tier::Offload) => Cause::LoadMiss,
+                _ => Cause::Unknown,
+            });
+            // A statement without requests, next to one that has them, speaks of the same loads.
+            let near = |one: &Decided| {
+                let times = (one.trouble.last, report.observation.envelope.wall);
+                matches!(times, (Some(a), Some(b)) if a.since(b).abs() <= REPORT_DELAY)
+                    || times.0.is_none()
+                    || times.1.is_none()
+            };
+            let told_elsewhere = is_bare
+                && decided.iter().any(|one| {
+                    near(one)
+                        && (one.trouble.cause == cause
+                            || cause == Cause::Unknown
+                            || cause == Cause::TransferFailed
+                            || one.proven)
+                });
+            if told_elsewhere {
+                continue;
+            }
+            if is_bare {
+                if let Some(held) = rest.iter_mut().find(|one| near(one)) {
+                    held.trouble.blame(&cause);
+                    held.trouble.add(&report.observation);
+                    continue;
+                }
+            }
+            let mut trouble = Trouble::new(
+                load.request_ids
+                    .first()
+                    .filter(|_| load.request_ids.len() == 1)
+                    .map(|id| RequestStem::of(id)),
+            );
+            trouble.cause = cause;
+            trouble.tokens = load.tokens;
+            trouble.consequence = load.consequence.clone();
+            trouble.add(&report.observation);
+            let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
+            let tokens = load.tokens;
+            let mut one = match (&load.consequence, is_bare || routes) {
+                (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
+                (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),
+                _ => policy.suggest(trouble),
+            };
+            one.requests = requests;
+            one.tokens = tokens;
+            rest.push(one);
+        }
+        rest
+    }
+}

@@ -1,0 +1,56 @@
+//! What a ledger is kept in: an ordered map from bytes to bytes with atomic commits.
+//!
+//! Everything that merges, indexes, expires and reads is written once against [`Storage`]; an implementation only
+//! keeps bytes. [`Staged`] lays changes that are not committed yet over a storage.
+
+mod directory;
+mod disk;
+mod memory;
+mod staged;
+
+pub use disk::DiskStorage;
+pub use memory::MemoryStorage;
+pub(super) use staged::Staged;
+
+use super::LedgerError;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// Puts (`Some`) and deletes (`None`) that are committed together.
+pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Which way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// From the least key on.
+    Ascending,
+    /// From the greatest key down.
+    Descending,
+}
+
+/// Receives entries until it breaks.
+pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+/// An ordered map with atomic commits.
+pub trait Storage: Send + Sync {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LedgerError>;
+
+    /// Hands every entry from `from` up to but without `until` (`None`: to the end) to `visit`.
+    fn scan(
+        &self,
+        from: &[u8],
+        until: Option<&[u8]>,
+        order: Order,
+        visit: Visit<'_>,
+    ) -> Result<(), LedgerError>;
+
+    /// Makes all changes or none, as durable as the storage is. After an error the old state can still be read.
+    fn commit(&mut self, changes: Changes) -> Result<(), LedgerError>;
+
+    /// After a failed commit: makes the storage take commits again, or says why it cannot yet. What failed may have
+    /// become durable all the same, so that the caller reads its state anew.
+    fn recover(&mut self) -> Result<(), LedgerError> {
+        Ok(())
+    }
+}
