@@ -1,0 +1,188 @@
+//! Chooses the literal anchors of the first stage.
+//!
+//! An anchor is one to four neighbouring words of a template's literal text. A good one is rare in logs, so that
+//! most lines are rejected by the automaton alone, and shared by many templates, so that the automaton stays small.
+//! Rarity is judged by a list of common words (`common_words.txt`, counted over recorded logs).
+//!
+//! Invariant: every template has an anchor that any complete print of its text contains. Quotes, backslashes and
+//! bytes outside ASCII stand in no anchor, because wrappers escape them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Shortest anchor, in bytes.
+pub(crate) const MIN_LEN: usize = 6;
+/// Longest anchor, in bytes.
+const MAX_LEN: usize = 40;
+/// Most words of an anchor.
+const MAX_WORDS: usize = 4;
+/// Rarity from which an anchor is good enough; below it the rarest one is taken.
+const GOOD: u32 = 9;
+
+/// Words from the most common to less common ones, a line each.
+const COMMON: &str = include_str!("common_words.txt");
+
+/// What a template offers: its literals, and whether it may be wrapped between words.
+pub(crate) struct Offer<'t> {
+    pub(crate) literals: Vec<&'t str>,
+    pub(crate) may_wrap: bool,
+}
+
+/// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
+pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
+    let ranks: BTreeMap<&str, usize> = COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
+    let candidates: Vec<BTreeMap<String, u32>> = offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
+
+    // Who could use which anchor.
+    let mut users: BTreeMap<&str, (u32, BTreeSet<usize>)> = BTreeMap::new();
+    for (offer, of_offer) in candidates.iter().enumerate() {
+        for (text, rarity) in usable(of_offer) {
+            let entry = users.entry(text).or_insert((rarity, BTreeSet::new()));
+            entry.1.insert(offer);
+        }
+    }
+    let mut anchors = Vec::new();
+    let mut chosen = vec![None; offers.len()];
+    // Greedy cover: the anchor that speaks for most of those without one; of equals the rarest, then the shortest.
+    while let Some((text, _)) = users
+        .iter()
+        .filter(|(_, (_, open))| !open.is_empty())
+        .max_by_key(|(text, (rarity, open))| (open.len(), *rarity, std::cmp::Reverse(text.len())))
+        .map(|(text, entry)| ((*text).to_owned(), entry.0))
+    {
+        let Some((_, covered)) = users.remove(text.as_str()) else { break };
+        for offer in &covered {
+            chosen[*offer] = Some(anchors.len());
+        }
+        for (_, open) in users.values_mut() {
+            *open = open.difference(&covered).copied().collect();
+        }
+        users.retain(|_, (_, open)| !open.is_empty());
+        anchors.push(text);
+    }
+    (anchors, chosen)
+}
+
+/// The anchors that are good enough, or else the rarest alone.
+fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
+    let good: Vec<(&str, u32)> =
+        candidates.iter().filter(|(_, rarity)| **rarity >= GOOD).map(|(text, rarity)| (text.as_str(), *rarity)).collect();
+    if !good.is_empty() {
+        return good;
+    }
+    candidates
+        .iter()
+        .max_by_key(|(text, rarity)| (**rarity, text.len()))
+        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .into_iter()
+        .collect()
+}
+
+/// Every run of words that may be an anchor, with its rarity.
+fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for literal in &offer.literals {
+        for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
+            collect(piece, offer.may_wrap, ranks, &mut found);
+        }
+    }
+    if offer.may_wrap && found.values().all(|rarity| *rarity < GOOD) {
+        // No single word is rare enough: words together, which a wrap between them hides.
+        for literal in &offer.literals {
+            for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c)) {
+                collect(piece, false, ranks, &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn collect(piece: &str, one_word: bool, ranks: &BTreeMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
+    let words = words_of(piece);
+    for begin in 0..words.len() {
+        let mut rarity = 0;
+        for (_, end, word) in words[begin..].iter().take(MAX_WORDS) {
+            rarity += rarity_of(word, ranks);
+            let text = &piece[words[begin].0..*end];
+            // A run of blanks may be printed longer than the text has it.
+            let wraps = one_word && text.contains(' ');
+            if text.len() > MAX_LEN || wraps || text.contains("  ") {
+                break;
+            }
+            if text.len() >= MIN_LEN {
+                found.insert(text.to_owned(), rarity);
+            }
+        }
+    }
+    // A piece without words (`#: `) can still be an anchor as a whole.
+    let whole = piece.trim();
+    if words.is_empty() && (MIN_LEN..=MAX_LEN).contains(&whole.len()) && !whole.contains(' ') {
+        found.insert(whole.to_owned(), 1);
+    }
+}
+
+/// Words with their places.
+fn words_of(piece: &str) -> Vec<(usize, usize, &str)> {
+    let mut words = Vec::new();
+    let mut begin = None;
+    for (at, byte) in piece.bytes().enumerate().chain([(piece.len(), b' ')]) {
+        let is_word = byte.is_ascii_alphanumeric() || byte == b'_';
+        match (is_word, begin) {
+            (true, None) => begin = Some(at),
+            (false, Some(from)) => {
+                words.push((from, at, &piece[from..at]));
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// About how many doublings rarer than every line a word is.
+fn rarity_of(word: &str, ranks: &BTreeMap<&str, usize>) -> u32 {
+    if word.len() < 3 {
+        return 0;
+    }
+    match ranks.get(word) {
+        Some(rank) if *rank < 24 => 1,
+        Some(rank) if *rank < 80 => 3,
+        Some(_) => 5,
+        None if word.len() < 5 => 6,
+        None => 9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(literal: &str) -> Offer<'_> {
+        Offer { literals: vec![literal], may_wrap: false }
+    }
+
+    #[test]
+    fn templates_share_an_anchor_where_they_can() {
+        let offers = [offer("Marking quux blocks"), offer("with quuxed quux blocks"), offer("zzgrobble")];
+        let (anchors, chosen) = choose(&offers);
+        assert_eq!(anchors.len(), 2);
+        assert_eq!(chosen[0], chosen[1]);
+        assert!(offers[0].literals[0].contains(&anchors[chosen[0].unwrap_or(9)]));
+    }
+
+    #[test]
+    fn a_common_word_alone_is_no_anchor() {
+        let (anchors, _) = choose(&[offer("INFO zzgrobble")]);
+        assert_eq!(anchors, ["zzgrobble"]);
+    }
+
+    #[test]
+    fn quotes_stand_in_no_anchor() {
+        let (anchors, _) = choose(&[offer("key 'zzgrobble' failed")]);
+        assert!(anchors.iter().all(|anchor| !anchor.contains('\'')), "{anchors:?}");
+    }
+
+    #[test]
+    fn a_text_without_six_literal_bytes_has_none() {
+        assert_eq!(choose(&[offer("a: ")]).1, [None]);
+    }
+}
