@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Shortest anchor, in bytes.
 pub(crate) const MIN_LEN: usize = 6;
 /// Longest anchor, in bytes.
-const MAX_LEN: usize = 40;
+const MAX_LEN: usize = 64;
 /// Most words of an anchor.
 const MAX_WORDS: usize = 4;
 /// Rarity from which an anchor is good enough; below it the rarest one is taken.
-const GOOD: u32 = 9;
+const GOOD: u32 = 10;
 
 /// Words from the most common to less common ones, a line each.
 const COMMON: &str = include_str!("common_words.txt");
@@ -93,6 +93,9 @@ fn candidates_of(offer: &Offer<'_>, ranks: &BTreeMap<&str, usize>) -> BTreeMap<S
             }
         }
     }
+    if found.is_empty() {
+        found = whole_pieces(offer);
+    }
     found
 }
 
@@ -113,11 +116,24 @@ fn collect(piece: &str, one_word: bool, ranks: &BTreeMap<&str, usize>, found: &m
             }
         }
     }
-    // A piece without words (`#: `) can still be an anchor as a whole.
-    let whole = piece.trim();
-    if words.is_empty() && (MIN_LEN..=MAX_LEN).contains(&whole.len()) && !whole.contains(' ') {
-        found.insert(whole.to_owned(), 1);
+}
+
+/// The pieces as they are, punctuation and blanks included, for a text whose words are too short.
+fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
+    let pieces = offer.literals.iter().flat_map(|literal| {
+        literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\".contains(c))
+    });
+    let mut found = BTreeMap::new();
+    for piece in pieces {
+        let trimmed = piece.trim();
+        if (MIN_LEN..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
+            found.insert(trimmed.to_owned(), 2);
+        } else if (MIN_LEN..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
+            // Blanks that must be printed as they stand, as in a banner.
+            found.insert(piece.to_owned(), 1);
+        }
     }
+    found
 }
 
 /// Words with their places.
@@ -143,12 +159,18 @@ fn rarity_of(word: &str, ranks: &BTreeMap<&str, usize>) -> u32 {
     if word.len() < 3 {
         return 0;
     }
+    let is_name = |word: &str| {
+        let inner_capital = word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
+        inner_capital || word.contains('_') || word.bytes().any(|byte| byte.is_ascii_digit())
+    };
     match ranks.get(word) {
         Some(rank) if *rank < 24 => 1,
         Some(rank) if *rank < 80 => 3,
-        Some(_) => 5,
-        None if word.len() < 5 => 6,
-        None => 9,
+        Some(_) => 4,
+        None if word.len() < 5 => 4,
+        // A name of code stands in few lines; a word of English in many.
+        None if is_name(word) => 10,
+        None => 6,
     }
 }
 
@@ -162,7 +184,7 @@ mod tests {
 
     #[test]
     fn templates_share_an_anchor_where_they_can() {
-        let offers = [offer("Marking quux blocks"), offer("with quuxed quux blocks"), offer("zzgrobble")];
+        let offers = [offer("Marking quux_blob"), offer("with quuxed quux_blob"), offer("zz_grobble")];
         let (anchors, chosen) = choose(&offers);
         assert_eq!(anchors.len(), 2);
         assert_eq!(chosen[0], chosen[1]);
@@ -171,8 +193,8 @@ mod tests {
 
     #[test]
     fn a_common_word_alone_is_no_anchor() {
-        let (anchors, _) = choose(&[offer("INFO zzgrobble")]);
-        assert_eq!(anchors, ["zzgrobble"]);
+        let (anchors, _) = choose(&[offer("INFO zz_grobble")]);
+        assert_eq!(anchors, ["zz_grobble"]);
     }
 
     #[test]

@@ -157,18 +157,20 @@ impl Grammars {
     }
 
     fn split<'p, 't>(&'p self, text: &'t str) -> Option<SplitKey<'p, 't>> {
-        let first = match &self.set {
-            Some(set) => set.matches(text).iter().next()?,
-            None => self.each.iter().position(|(_, regex)| regex.is_match(text))?,
-        };
-        let (grammar, regex) = &self.each[first];
-        grammar.read(&regex.captures(text)?)
+        let set = self.set.as_ref()?;
+        set.matches(text).iter().find_map(|index| {
+            let (grammar, regex) = &self.each[index];
+            grammar.read(&regex.captures(text)?)
+        })
     }
 }
 
 impl KeyGrammar {
     fn read<'p, 't>(&'p self, found: &Captures<'t>) -> Option<SplitKey<'p, 't>> {
         let part = |name: &str| found.name(name).map(|part| part.as_str()).filter(|text| !text.is_empty());
+        if self.place == KeyPlace::FileName && part("key__")?.contains('/') {
+            return None;
+        }
         let content: String = self.content.iter().filter_map(|name| part(name)).collect();
         let fields = self.fields.iter().filter_map(|(capture, fact)| {
             let text = part(capture)?;

@@ -244,7 +244,7 @@ pub(crate) struct RawWeights {
     pub(crate) factor: Spanned<String>,
     pub(crate) digest: Option<String>,
     pub(crate) evidence: Option<String>,
-    pub(crate) example: Option<Spanned<String>>,
+    pub(crate) example: Spanned<OneOrMore>,
     #[serde(default, rename = "source")]
     _source: String,
 }

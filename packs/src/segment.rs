@@ -166,6 +166,12 @@ impl Search<'_> {
                 self.spans.pop();
                 found
             }
+            Extent::Shrinks { end, .. } if matches!(self.template.segments.get(index + 1), Some(Segment::Placeholder(_))) => {
+                self.spans.push((at, end));
+                let found = self.run(index + 1, end, literal_len);
+                self.spans.pop();
+                found
+            }
             Extent::Shrinks { end, soft } => {
                 let found = self
                     .try_ends(index, at, (at + 1..=end).rev(), literal_len)

@@ -251,8 +251,10 @@ pub(crate) fn parse_text(text: &str) -> Result<Vec<Segment>, String> {
             };
             if !literal.is_empty() {
                 segments.push(Segment::Literal(std::mem::take(&mut literal)));
-            } else if matches!(segments.last(), Some(Segment::Placeholder(_))) {
-                return Err(format!("placeholder `{name}` follows another at once; put text between them"));
+            } else if let Some(Segment::Placeholder(before)) = segments.last()
+                && matches!(before.kind, PlaceholderType::Text | PlaceholderType::Digest)
+            {
+                return Err(format!("placeholder `{name}` follows free text at once; put text between them"));
             }
             segments.push(Segment::Placeholder(Placeholder { slot: Slot::of(name), kind }));
             rest = after;
@@ -305,6 +307,6 @@ mod tests {
     #[test]
     fn a_wrong_type_and_touching_placeholders_are_errors() {
         assert!(parse_text("{a:number}").unwrap_err().contains("number"));
-        assert!(parse_text("{a:int}{b:int}").unwrap_err().contains("follows another"));
+        assert!(parse_text("{_:text}{b:int}").unwrap_err().contains("follows free text"));
     }
 }

@@ -430,10 +430,10 @@ impl Build {
                 return self.refuse(&place, format!("no capture `{name}`; add `(?P<{name}>…)`"));
             }
         }
-        if let Some(example) = &raw.example {
+        for text in raw.example.get_ref().as_slice() {
             self.examples.push(Example {
-                place: context.place(example.span().start, subject.clone()),
-                text: example.get_ref().clone(),
+                place: context.place(raw.example.span().start, subject.clone()),
+                text: text.clone(),
                 of: ExampleOf::Weights(raw.factor.get_ref().clone()),
             });
         }
