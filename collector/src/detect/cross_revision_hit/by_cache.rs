@@ -243,7 +243,7 @@ fn emptied(view: &View<'_>, worker: &WorkerId, after: Option<WallTime>, tiers: &
         .filter(|observation| match &observation.body {
             Body::AdminCall(call) => {
                 call.class == Some(AdminClass::CacheReset)
-                    && call.outcome != Some(Outcome::Failed)
+                    && call.outcome == Some(Outcome::Succeeded)
                     && call.tiers.iter().any(|name| tiers.iter().any(|tier| tier.as_str() == name))
             }
             Body::Block(block) => {
