@@ -1,7 +1,8 @@
 //! `kvprov packs`: check, list and explain signature packs, for people who extend them.
 
 use anyhow::bail;
-use kvprov_packs::{Packs, Speaker};
+use kvprov_agent::logs::prefix;
+use kvprov_packs::{Packs, Speaker, Version};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,13 +77,16 @@ fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
     println!(
-        "{:<12}{:>10}{:>8}{:>9}{:>7}{:>6}  versions",
-        "engine", "templates", "json", "metrics", "facts", "keys"
+        "{:<12}{:>10}{:>9}{:>7}{:>6}  versions named",
+        "engine", "templates", "metrics", "facts", "keys"
     );
     for pack in packs.list() {
+        let bound =
+            |version: &Option<Version>| version.as_ref().map_or("any", |version| version.as_str()).to_owned();
+        let versions = format!("{} to {}", bound(&pack.versions.since), bound(&pack.versions.until));
         println!(
-            "{:<12}{:>10}{:>8}{:>9}{:>7}{:>6}  {}",
-            pack.engine, pack.templates, pack.json, pack.metrics, pack.facts, pack.keys, pack.versions
+            "{:<12}{:>10}{:>9}{:>7}{:>6}  {versions}",
+            pack.engine, pack.templates, pack.metrics, pack.facts, pack.keys
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -96,18 +100,30 @@ fn explain(
 ) -> anyhow::Result<ExitCode> {
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
-    let version = version.map(kvprov_packs::Version::parse);
+    let version = version.and_then(Version::parse);
     let speaker = Speaker { engine, version: version.as_ref() };
-    let peeled = kvprov_agent::logs::explain_line(line);
-    for (name, value) in &peeled.parts {
-        println!("{name:<10} {value}");
+    let unwrapped = prefix::unwrap(line);
+    let peeled = prefix::peel(&unwrapped.payload, unwrapped.prefix);
+    let parts = [
+        ("level", peeled.prefix.level.as_ref().map(|level| format!("{level:?}"))),
+        ("process", peeled.prefix.process.as_ref().map(|process| format!("{process:?}"))),
+        ("module", peeled.prefix.module.clone()),
+        ("repeated", (peeled.prefix.repeated > 1).then(|| peeled.prefix.repeated.to_string())),
+    ];
+    for (name, value) in parts {
+        if let Some(value) = value {
+            println!("{name:<10} {value}");
+        }
+    }
+    if let Some(object) = &peeled.object {
+        return explain_object(packs, object);
     }
     let Some(found) = packs.matcher().match_message(&peeled.message, &speaker) else {
         println!("{:<10} none: no template knows this message", "template");
         return Ok(ExitCode::SUCCESS);
     };
-    println!("{:<10} {}", "template", found.template().id());
-    println!("{:<10} {}", "text", found.template().text());
+    println!("{:<10} {}", "template", found.template.id);
+    println!("{:<10} {}", "text", found.template.text);
     println!("{:<10} {}", "kind", found.kind());
     println!("{:<10} {}", "says", found.says());
     if let Some(body) = found.body() {
@@ -115,6 +131,24 @@ fn explain(
     }
     for (name, value) in found.facts() {
         println!("fact {name:<15} {value}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what a JSON line means.
+fn explain_object(
+    packs: &Packs,
+    object: &serde_json::Map<String, serde_json::Value>,
+) -> anyhow::Result<ExitCode> {
+    match packs.matcher().match_json(object) {
+        Some(found) => {
+            println!("{:<10} {}", "says", found.says);
+            if let Some(body) = found.body {
+                println!("{:<10} {}", "kind", body.kind());
+                body.for_each_attribute(|name, value| println!("{name:<20} {value:?}"));
+            }
+        }
+        None => println!("{:<10} none: no signature knows this object", "template"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,10 @@
 //! The pipeline over recorded input: bundle → observations → ledger → findings and lineages.
 
 use crate::progress::Meter;
-use crate::replay::Paths;
 use anyhow::Context;
 use kvprov_agent::bundle::{Bundle, Report};
 use kvprov_collector::evaluate::{all_subjects, evaluate};
-use kvprov_collector::ledger::{DiskLedger, Ledger, Limits, MemoryLedger};
+use kvprov_collector::ledger::{EmbeddedLedger, Ledger, Limits, MemoryLedger};
 use kvprov_collector::lineage;
 use kvprov_collector::view::{Progress, View};
 use kvprov_model::finding::Finding;
@@ -24,7 +23,7 @@ const MAX_LINEAGES: usize = 10_000;
 pub(crate) struct Input {
     /// Bundles (directories with an optional incident.toml) or single files. Left out: only what --data holds.
     #[arg(value_name = "PATH", required_unless_present = "data")]
-    paths: Paths,
+    paths: Vec<PathBuf>,
     /// Keeps the ledger in this directory, and adds to what is there.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -55,7 +54,7 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     };
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
     let mut ledger: Box<dyn Ledger> = match &input.data {
-        Some(directory) => Box::new(DiskLedger::open(directory, Limits::unbounded())?),
+        Some(directory) => Box::new(EmbeddedLedger::open(directory, Limits::unbounded())?),
         None => Box::new(MemoryLedger::new(Limits::unbounded())),
     };
     let mut taken =
@@ -65,9 +64,9 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     } else {
         let bundle = Bundle::open(&input.paths).context("nothing to replay")?;
         let mut meter = Meter::new();
-        let report = bundle.read(packs, &mut |observation| taken.take(observation), &mut |done, total| {
-            meter.show(done, total)
-        });
+        let mut show = |done, total| meter.show(done, total);
+        let mut take = |observation| taken.take(observation);
+        let report = bundle.read(packs, packs.matcher(), &mut take, &mut show);
         meter.clear();
         report
     };

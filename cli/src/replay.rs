@@ -4,7 +4,6 @@ use crate::pipeline::{self, Input};
 use crate::render::{self, Format};
 use clap::ValueEnum;
 use kvprov_model::finding::Confidence;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit status when a finding reaches `--fail-on`.
@@ -50,6 +49,3 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     });
     Ok(if reached { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
-
-/// Where recordings are; shared by the subcommands that read them.
-pub(crate) type Paths = Vec<PathBuf>;

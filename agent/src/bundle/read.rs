@@ -107,21 +107,13 @@ impl<'a> Pass<'a> {
 
     fn log(&mut self, worker: &WorkerSpec, source: &SourceSpec, identity: &mut Identity) {
         let context = context(worker, &source.stream);
-        let mut input = LogInput::new(
-            context.clone(),
-            source,
-            identity.engine.as_deref(),
-            identity.version(),
-            self.packs,
-            self.matcher,
-        );
+        let mut input = LogInput::new(context.clone(), source, identity, self.packs, self.matcher);
         self.chunks(source, |pass, chunk| {
             let sink = &mut *pass.sink;
             input.feed(chunk, &mut |observation| learn_and_pass(observation, identity, sink));
         });
         let sink = &mut *self.sink;
-        let (lines, losses) =
-            input.finish(&mut |observation| learn_and_pass(observation, identity, sink));
+        let (lines, losses) = input.finish(&mut |observation| learn_and_pass(observation, identity, sink));
         self.report.lines += lines;
         self.lose(&context, InputKind::Log, &losses);
     }

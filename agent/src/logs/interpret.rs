@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 const MAX_CONTINUATIONS: usize = 4;
 /// Statements of one JSON record or journal entry that holds several lines.
 const MAX_STATEMENTS: u32 = 256;
+/// Lines at the begin of a source that wait for the first clock.
+const MAX_UNDATED_LINES: u32 = 64;
 /// Facts remembered as told.
 const MAX_TOLD: usize = 512;
 
@@ -59,6 +61,15 @@ pub(super) struct Interpreter<'p> {
     troubles: Folds,
     told: BTreeMap<String, String>,
     last_severe: Option<Prefix>,
+    begin: Begin,
+}
+
+/// The begin of a source: lines before the first one with a clock were said just before it.
+#[derive(Debug, Default)]
+struct Begin {
+    over: bool,
+    lines: u32,
+    undated: Vec<Telling>,
 }
 
 /// A statement whose message may run on.
@@ -98,16 +109,41 @@ impl<'p> Interpreter<'p> {
             troubles: Folds::default(),
             told: BTreeMap::new(),
             last_severe: None,
+            begin: Begin::default(),
         }
     }
 
     /// Whether the next line has to be seen, even if nothing in it matters by itself.
     pub(super) fn wants_next_line(&self) -> bool {
-        self.held.is_some()
+        self.held.is_some() || !self.begin.undated.is_empty()
     }
 
     /// Takes one logical line.
     pub(super) fn line(&mut self, logical: Logical<'_>, out: &mut Out<'_>) {
+        if self.begin.over {
+            self.read(logical, out);
+            return;
+        }
+        let mut undated = std::mem::take(&mut self.begin.undated);
+        self.read(logical, &mut Out { tell: &mut |telling| undated.push(telling), ..reborrow(out) });
+        self.begin.lines += 1;
+        if self.last_wall.is_some() || self.begin.lines >= MAX_UNDATED_LINES {
+            self.begin.over = true;
+            self.date(undated, out);
+        } else {
+            self.begin.undated = undated;
+        }
+    }
+
+    /// Tells what waited for the first clock.
+    fn date(&mut self, undated: Vec<Telling>, out: &mut Out<'_>) {
+        for mut telling in undated {
+            telling.wall = telling.wall.or(self.last_wall);
+            (out.tell)(telling);
+        }
+    }
+
+    fn read(&mut self, logical: Logical<'_>, out: &mut Out<'_>) {
         let Logical { prefix, text, place, lines, before, above } = logical;
         let mut ordinal = 0;
         // A journal entry holds several lines of text; a JSON object holds its line ends escaped.
@@ -139,12 +175,14 @@ impl<'p> Interpreter<'p> {
 
     /// Tells what waits for a next line.
     pub(super) fn idle(&mut self, out: &mut Out<'_>) {
+        let undated = std::mem::take(&mut self.begin.undated);
+        self.date(undated, out);
         self.release(out);
     }
 
     /// Ends the source: tells what waited.
     pub(super) fn finish(&mut self, out: &mut Out<'_>) {
-        self.release(out);
+        self.idle(out);
         self.explainer.finish(out.tell);
         self.folds.finish(out.tell);
         self.troubles.finish(out.tell);
@@ -229,7 +267,12 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Finds the begin of a wrapped message in lines above, where nothing told that they matter.
-    fn begin_above(&self, statement: &mut Statement, above: &[Above], out: &mut Out<'_>) -> Option<Match<'p>> {
+    fn begin_above(
+        &self,
+        statement: &mut Statement,
+        above: &[Above],
+        out: &mut Out<'_>,
+    ) -> Option<Match<'p>> {
         let mut joined = statement.message.trim().to_owned();
         for (count, line) in (1..).zip(above) {
             let plain = prefix::without_colours(&line.text);
@@ -268,6 +311,9 @@ impl<'p> Interpreter<'p> {
         out.counts.add(Outcome::Matched, statement.lines);
         self.note_severe(&statement.prefix);
         self.explainer.expire(statement.place.position, out.tell);
+        if found.is_meaningless() && found.implies().is_empty() {
+            return;
+        }
         let times = i64::from(statement.prefix.repeated);
         let mut worker = Worker::default();
         if let Some(mut body) = found.body() {
@@ -440,6 +486,10 @@ impl<'p> Interpreter<'p> {
         }
         severe
     }
+}
+
+fn reborrow<'a>(out: &'a mut Out<'_>) -> Out<'a> {
+    Out { tell: &mut *out.tell, counts: &mut *out.counts, candidates: out.candidates }
 }
 
 /// How much a match says: attributes, then whether it is whole, then how much text it knows.
