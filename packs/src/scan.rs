@@ -102,7 +102,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn plain(anchors: &[String], haystack: &[u8], from: usize) -> Option<usize> {
-        (from..=haystack.len()).find(|at| anchors.iter().any(|anchor| haystack[*at..].starts_with(anchor.as_bytes())))
+        (from..=haystack.len())
+            .find(|at| anchors.iter().any(|anchor| haystack[*at..].starts_with(anchor.as_bytes())))
     }
 
     proptest! {
