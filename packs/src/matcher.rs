@@ -1,7 +1,7 @@
 //! Finds the template of a log message, in two stages.
 //!
-//! 1. Few literal anchors ([`crate::anchor`]) searched in raw bytes ([`crate::scan`]). Most lines hold none and are rejected
-//!    without an allocation, before any prefix is parsed.
+//! 1. Few literal anchors ([`crate::anchor`]) searched in raw bytes ([`crate::scan`]). Most lines hold none and are
+//!    rejected without an allocation, before any prefix is parsed.
 //! 2. The templates for which an anchor in the message speaks are tried one by one ([`crate::segment`]); the best
 //!    match wins: complete before cut, the speaker's version before others, longer text before shorter, the speaker's
 //!    engine before others.
@@ -211,14 +211,20 @@ impl Matcher {
     fn match_of<'p>(&'p self, template: &'p Template, found: Found, who: &Speaker<'_>) -> Match<'p> {
         let mut captured = found.captured;
         for (placeholder, value) in template.placeholders().zip(&mut captured) {
-            if placeholder.kind == PlaceholderType::Settings
-                && let Some(Captured::Map(map)) = value
-            {
-                map.retain(|key, _| self.settings.knows(key));
+            let Some(Captured::Map(map)) = value else { continue };
+            match placeholder.kind {
+                PlaceholderType::Settings => map.retain(|key, _| self.settings.knows(key)),
+                // What no key of the template names is dropped here, before anybody can print it.
+                _ => map.retain(|path, _| template.keys.iter().any(|(key, _)| ends_with_key(path, key))),
             }
         }
         Match { template, cut: found.cut, other_version: !in_range(template, who), captured }
     }
+}
+
+/// Whether a dotted path is the key or ends with it.
+fn ends_with_key(path: &str, key: &str) -> bool {
+    path.strip_suffix(key).is_some_and(|head| head.is_empty() || head.ends_with('.'))
 }
 
 /// Whether the speaker's version lies in the template's range; versions compare only within one engine.
