@@ -150,10 +150,10 @@ impl Explainer {
 
 /// Whether a failure that names no request is that of the handshake for which the request of another waited.
 fn is_general_of(first: &Failure, spot: &Spot, body: &Body) -> bool {
-    let names_request = |body: &Body| {
-        ["request_id", "request_ids"].iter().any(|name| attribute(body, name).is_some())
-    };
-    let same_engine = match (attribute(&first.body, "remote_engine_id"), attribute(body, "remote_engine_id")) {
+    let names_request =
+        |body: &Body| ["request_id", "request_ids"].iter().any(|name| attribute(body, name).is_some());
+    let same_engine = match (attribute(&first.body, "remote_engine_id"), attribute(body, "remote_engine_id"))
+    {
         (Some(a), Some(b)) => a == b,
         _ => true,
     };

@@ -95,13 +95,13 @@ pub(super) struct Out<'a> {
 // === impl Interpreter ===
 
 impl<'p> Interpreter<'p> {
-    pub(super) fn new(matcher: &'p Matcher, packs: &'p Packs, options: &LogOptions) -> Self {
+    pub(super) fn new(matcher: &'p Matcher, packs: &'p Packs, options: LogOptions) -> Self {
         Self {
             matcher,
             packs,
-            engine: options.engine.clone(),
             version: options.version.as_deref().and_then(Version::parse),
             clock: ClockPlacer::new(options.timezone_seconds, options.year, options.mtime),
+            engine: options.engine,
             last_wall: None,
             held: None,
             explainer: Explainer::default(),
@@ -267,7 +267,12 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Finds the begin of a wrapped message in lines above, where nothing told that they matter.
-    fn begin_above(&self, statement: &mut Statement, above: &[Above], out: &mut Out<'_>) -> Option<Match<'p>> {
+    fn begin_above(
+        &self,
+        statement: &mut Statement,
+        above: &[Above],
+        out: &mut Out<'_>,
+    ) -> Option<Match<'p>> {
         let mut joined = statement.message.trim().to_owned();
         for (count, line) in (1..).zip(above) {
             let plain = prefix::without_colours(&line.text);
