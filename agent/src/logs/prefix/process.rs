@@ -49,6 +49,10 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peele
 
 /// `[repeated 15x across cluster]` at the end; Ray may add how to turn it off.
 pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+    // Ray ends with the bracket, or with a word of advice in parentheses.
+    if !text.trim_end().ends_with([']', ')']) {
+        return text;
+    }
     let Some(at) = text.rfind("[repeated ") else { return text };
     let Some((digits, rest)) = run(&text[at + "[repeated ".len()..], 9, |b| b.is_ascii_digit()) else {
         return text;
