@@ -459,6 +459,14 @@ fn a_journal_entry_of_several_lines_is_read_line_by_line() {
 }
 
 #[test]
+fn objects_among_plain_lines_are_read_wherever_they_stand() {
+    let hop = "{\"t\": 1795967062.5, \"hop\": \"P\", \"rid\": \"r9\"}\n";
+    let noise = "INFO 05-05 10:00:00 [x.py:1] nothing\n".repeat(700);
+    let seen = read(&format!("{noise}{hop}{noise}{hop}{hop}"));
+    assert_eq!(kinds(&seen), [("request_leg", 701), ("request_leg", 1402), ("request_leg", 1403)]);
+}
+
+#[test]
 fn a_router_hop_is_read_from_its_object() {
     let seen = read("{\"t\": 1795967062.5, \"hop\": \"P\", \"rid\": \"r9\"}\n");
     assert_eq!(
