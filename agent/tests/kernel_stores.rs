@@ -29,7 +29,8 @@ impl Names for Lab {
         }
         let Some(file) = path.strip_prefix("/models/") else { return FileRole::Other };
         let digest = file.strip_prefix("blobs/").map(str::to_owned);
-        let evidence = file.strip_prefix("snapshots/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
+        let evidence =
+            file.strip_prefix("snapshots/").and_then(|rest| rest.split('/').next()).map(str::to_owned);
         FileRole::Model(ModelFile { factor: "weights".to_owned(), digest, evidence })
     }
 }
@@ -257,7 +258,8 @@ fn a_lookup_that_repeats_at_once_is_one_lookup() {
 
 #[test]
 fn what_was_written_here_and_not_removed_here_is_gone() {
-    let script = format!("{WRITE_A}\n+10\nstat /kv/a.bin ret=-2\nstat /kv/a.bin ret=-2\n+10\nstat /kv/a.bin ret=-2");
+    let script =
+        format!("{WRITE_A}\n+10\nstat /kv/a.bin ret=-2\nstat /kv/a.bin ret=-2\n+10\nstat /kv/a.bin ret=-2");
     assert_eq!(told(&script), ["written 100 a.bin", "gone a.bin", "missed a.bin"]);
 }
 
@@ -350,7 +352,8 @@ fn files_of_no_store_are_nothing() {
 #[test]
 fn one_blob_with_a_digest_is_a_full_factor() {
     let digest = "a".repeat(64);
-    let found = factors(&format!("open /models/blobs/{digest} flags=O_RDONLY ret=3\n read /models/x ret=8 bytes=8"));
+    let found =
+        factors(&format!("open /models/blobs/{digest} flags=O_RDONLY ret=3\n read /models/x ret=8 bytes=8"));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].state, Some(FactorState::Full));
     assert_eq!(found[0].algorithm.as_deref(), Some("sha256"));
@@ -372,7 +375,10 @@ fn several_blobs_are_a_set_and_provisional() {
 #[test]
 fn a_commit_is_evidence_and_a_bare_path_is_unknown() {
     let found = factors("open /models/snapshots/c0ffee/model.safetensors flags=O_RDONLY ret=3");
-    assert_eq!((found[0].state.clone(), found[0].value.as_deref()), (Some(FactorState::Provisional), Some("c0ffee")));
+    assert_eq!(
+        (found[0].state.clone(), found[0].value.as_deref()),
+        (Some(FactorState::Provisional), Some("c0ffee"))
+    );
     let found = factors("open /models/cur/m flags=O_RDONLY ret=3\n open /models/cur/m flags=O_RDONLY ret=3");
     assert_eq!((found.len(), found[0].state.clone()), (1, Some(FactorState::Unknown)));
     assert_eq!((&found[0].algorithm, &found[0].value), (&None, &None));
@@ -380,7 +386,8 @@ fn a_commit_is_evidence_and_a_bare_path_is_unknown() {
 
 #[test]
 fn a_later_load_of_the_model_is_told_again() {
-    let found = factors("open /models/cur/m flags=O_RDONLY ret=3\n+600\nopen /models/cur/m flags=O_RDONLY ret=3");
+    let found =
+        factors("open /models/cur/m flags=O_RDONLY ret=3\n+600\nopen /models/cur/m flags=O_RDONLY ret=3");
     assert_eq!(found.len(), 2);
 }
 
@@ -405,7 +412,8 @@ fn calls_on_a_connection_without_a_pause_are_one_transfer() {
 
 #[test]
 fn control_traffic_is_no_transfer() {
-    let (found, counts) = read_all("send local=a:1 peer=b:2 ret=42 bytes=42\n recv local=a:1 peer=b:2 ret=9 bytes=9");
+    let (found, counts) =
+        read_all("send local=a:1 peer=b:2 ret=42 bytes=42\n recv local=a:1 peer=b:2 ret=9 bytes=9");
     assert_eq!((found.len(), counts.control_bursts), (0, 1));
 }
 
@@ -452,7 +460,8 @@ fn any_record() -> impl Strategy<Value = String> {
         Just("send"),
         Just("recv")
     ];
-    let path = prop_oneof![Just("/kv"), Just("/kv/a.bin"), Just("/kv/b.bin"), Just("/kv/x.tmp"), Just("/models/m")];
+    let path =
+        prop_oneof![Just("/kv"), Just("/kv/a.bin"), Just("/kv/b.bin"), Just("/kv/x.tmp"), Just("/models/m")];
     let flags = prop_oneof![Just("O_RDONLY"), Just("O_WRONLY|O_CREAT|O_TRUNC"), Just("O_RDWR")];
     let number = prop_oneof![Just(-28i64), Just(-2), Just(0), Just(7), any::<i64>()];
     (op, path.clone(), path, flags, number.clone(), number, any::<f64>()).prop_map(

@@ -14,10 +14,17 @@ use std::collections::BTreeMap;
 struct Lab;
 
 impl Meanings for Lab {
-    fn meaning(&self, name: &str, labels: &[(&str, &str)], _: Option<&Version>) -> Option<(&str, MetricType)> {
+    fn meaning(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        _: Option<&Version>,
+    ) -> Option<(&str, MetricType)> {
         match name {
             "hits_total" => Some(("prefix.hits", MetricType::Counter)),
-            "x_count" if labels.contains(&("kind", "good")) => Some(("transfers.succeeded", MetricType::Counter)),
+            "x_count" if labels.contains(&("kind", "good")) => {
+                Some(("transfers.succeeded", MetricType::Counter))
+            }
             "used" => Some(("store.used_bytes.level", MetricType::Gauge)),
             _ => None,
         }
@@ -73,7 +80,9 @@ fn the_first_snapshot_gives_totals_and_the_second_increases() {
 #[test]
 fn series_of_one_meaning_are_added_up_and_levels_are_the_largest() {
     let page = |a, b| {
-        format!("hits_total{{engine=\"0\"}} {a}\nhits_total{{engine=\"1\"}} {b}\nused{{r=\"0\"}} {a}\nused{{r=\"1\"}} {b}\n")
+        format!(
+            "hits_total{{engine=\"0\"}} {a}\nhits_total{{engine=\"1\"}} {b}\nused{{r=\"0\"}} {a}\nused{{r=\"1\"}} {b}\n"
+        )
     };
     let found = counters(&[(1, &page(1, 10)), (2, &page(2, 30))]);
     assert_eq!(found[1].values["prefix.hits"], 21.0);
@@ -127,7 +136,8 @@ fn the_first_page_of_a_second_endpoint_is_no_jump() {
 #[test]
 fn two_snapshots_of_one_time_and_a_step_back_give_no_increases() {
     let (found, counts) = read(&[(5, "hits_total 1\n"), (5, "hits_total 9\n"), (3, "hits_total 7\n")]);
-    let values = found.iter().filter(|o| matches!(&o.body, Body::Counters(c) if !c.values.is_empty())).count();
+    let values =
+        found.iter().filter(|o| matches!(&o.body, Body::Counters(c) if !c.values.is_empty())).count();
     assert_eq!(values, 0);
     assert_eq!(counts.losses.of("two snapshots at one time"), 1);
     assert_eq!(counts.losses.of("snapshot before the last one"), 1);
@@ -144,7 +154,8 @@ fn without_a_time_there_are_totals_only() {
 
 #[test]
 fn what_no_counter_holds_is_counted_and_skipped() {
-    let (found, counts) = read(&[(1, "hits_total{a=\"1\"} NaN\nhits_total{a=\"2\"} -3\nhits_total{a=\"3\"} 2\n")]);
+    let (found, counts) =
+        read(&[(1, "hits_total{a=\"1\"} NaN\nhits_total{a=\"2\"} -3\nhits_total{a=\"3\"} 2\n")]);
     assert_eq!(counts.losses.of("value that no counter has"), 2);
     let Body::Counters(counters) = &found[0].body else { panic!("{found:?}") };
     assert_eq!(counters.totals["prefix.hits"], 2.0);
@@ -152,8 +163,11 @@ fn what_no_counter_holds_is_counted_and_skipped() {
 
 #[test]
 fn facts_of_an_info_metric_are_told_once_and_again_when_they_change() {
-    let pages =
-        [(1, "cache_info{block_size=\"16\"} 1\n"), (2, "cache_info{block_size=\"16\"} 1\n"), (3, "cache_info{block_size=\"32\"} 1\n")];
+    let pages = [
+        (1, "cache_info{block_size=\"16\"} 1\n"),
+        (2, "cache_info{block_size=\"16\"} 1\n"),
+        (3, "cache_info{block_size=\"32\"} 1\n"),
+    ];
     let (found, _) = read(&pages);
     let sizes: Vec<_> = found
         .iter()

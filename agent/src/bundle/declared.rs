@@ -81,7 +81,11 @@ pub(crate) fn tell(
     for revision in &worker.revisions {
         for declared in &revision.factors {
             let value = factor::Factor::full(&declared.text);
-            let of = declared.adapter.as_deref().map(|adapter| format!(" of adapter {adapter}")).unwrap_or_default();
+            let of = declared
+                .adapter
+                .as_deref()
+                .map(|adapter| format!(" of adapter {adapter}"))
+                .unwrap_or_default();
             let says = format!("{}{of} is {}:{}", declared.factor, value.algorithm, value.value);
             let body = Body::Factor(Factor {
                 factor: Some(declared.factor.clone()),

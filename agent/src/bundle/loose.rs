@@ -89,7 +89,11 @@ fn walk(root: &Path, directory: &Path, depth: usize, files: &mut Vec<PathBuf>, p
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) => {
-            problems.push(Problem::new(place, format!("directory not readable: {error}"), "check its permissions"));
+            problems.push(Problem::new(
+                place,
+                format!("directory not readable: {error}"),
+                "check its permissions",
+            ));
             return;
         }
     };
@@ -123,12 +127,20 @@ fn look_into(path: &Path, place: &str, problems: &mut Vec<Problem>) -> Option<In
     let mut head = Vec::with_capacity(HEAD);
     let read = std::fs::File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
     if let Err(error) = read {
-        problems.push(Problem::new(place, format!("file not readable: {error}"), "check path and permissions"));
+        problems.push(Problem::new(
+            place,
+            format!("file not readable: {error}"),
+            "check path and permissions",
+        ));
         return None;
     }
     let kind = kind_of(&head);
     if kind.is_none() && !head.is_empty() {
-        problems.push(Problem::new(place, "neither text nor records, not read", "unpack it if it is compressed"));
+        problems.push(Problem::new(
+            place,
+            "neither text nor records, not read",
+            "unpack it if it is compressed",
+        ));
     }
     kind
 }
@@ -170,10 +182,8 @@ fn assign(found: Vec<Found>) -> (Vec<WorkerSpec>, Vec<SourceSpec>) {
         });
     }
     let all: BTreeSet<&str> = sources.iter().map(|source| source.worker.as_str()).collect();
-    let workers = all
-        .into_iter()
-        .map(|name| WorkerSpec { name: name.to_owned(), ..WorkerSpec::default() })
-        .collect();
+    let workers =
+        all.into_iter().map(|name| WorkerSpec { name: name.to_owned(), ..WorkerSpec::default() }).collect();
     (workers, sources)
 }
 
@@ -196,7 +206,9 @@ fn owner_of(stream: &str, names: &BTreeSet<String>, beside: Option<&[String]>) -
         let lower = tail.to_lowercase();
         let says_no_worker = KIND_WORDS.contains(&lower.as_str())
             || (!tail.is_empty() && tail.bytes().all(|byte| byte.is_ascii_digit()))
-            || (tail.len() <= 3 && tail.starts_with('m') && tail[1..].bytes().all(|byte| byte.is_ascii_digit()));
+            || (tail.len() <= 3
+                && tail.starts_with('m')
+                && tail[1..].bytes().all(|byte| byte.is_ascii_digit()));
         if !says_no_worker {
             return rest.to_owned();
         }

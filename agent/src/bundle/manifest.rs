@@ -216,7 +216,9 @@ fn read_source(root: &Path, table: &Table<'_, '_>, problems: &mut Vec<Problem>) 
     if kind == InputKind::Metrics && at.is_none() && table.get("at").is_none() {
         problems.push(Problem::new(
             table.place(),
-            format!("metrics {file:?} do not say when they were taken, so that they give totals but no increases"),
+            format!(
+                "metrics {file:?} do not say when they were taken, so that they give totals but no increases"
+            ),
             "give at = \"2026-08-16T08:00:00Z\"",
         ));
     }
@@ -244,17 +246,25 @@ pub(crate) fn stem(file: &str) -> String {
 fn take_years_from_times(manifest: &mut Manifest) {
     let year_of = |worker: Option<&str>| {
         let of_worker = |name: &str| worker.is_none_or(|wanted| wanted == name);
-        let at = manifest.sources.iter().filter(|source| of_worker(&source.worker)).filter_map(|source| source.at);
+        let at =
+            manifest.sources.iter().filter(|source| of_worker(&source.worker)).filter_map(|source| source.at);
         let ends = manifest
             .workers
             .iter()
             .filter(|worker| of_worker(&worker.name))
             .flat_map(|worker| {
-                worker.revisions.iter().map(|revision| revision.from).chain([worker.end.and_then(|end| end.at)])
+                worker
+                    .revisions
+                    .iter()
+                    .map(|revision| revision.from)
+                    .chain([worker.end.and_then(|end| end.at)])
             })
             .flatten();
-        let declared =
-            manifest.sources.iter().filter(|source| of_worker(&source.worker)).filter_map(|source| source.year);
+        let declared = manifest
+            .sources
+            .iter()
+            .filter(|source| of_worker(&source.worker))
+            .filter_map(|source| source.year);
         let dated = at.chain(ends).filter_map(|time| time.to_rfc3339().get(..4)?.parse().ok());
         let years: BTreeSet<i16> = declared.chain(dated).collect();
         if years.len() == 1 { years.first().copied() } else { None }

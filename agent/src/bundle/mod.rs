@@ -141,7 +141,11 @@ impl Bundle {
             let original = name.clone();
             let mut number = 1;
             while taken.contains(name) {
-                *name = if number == 1 { format!("{label}/{original}") } else { format!("{label}/{original}#{number}") };
+                *name = if number == 1 {
+                    format!("{label}/{original}")
+                } else {
+                    format!("{label}/{original}#{number}")
+                };
                 number += 1;
             }
         };
@@ -158,7 +162,11 @@ impl Bundle {
 
 fn read_manifest(root: &Path, path: &Path) -> Result<String, Problem> {
     let unusable = |what: String| {
-        Problem::new(path.display().to_string(), what, "correct the file, or remove it to read the files as they are")
+        Problem::new(
+            path.display().to_string(),
+            what,
+            "correct the file, or remove it to read the files as they are",
+        )
     };
     inside::regular_file_below(root, path).map_err(&unusable)?;
     let size = path.metadata().map_err(|error| unusable(format!("not readable: {error}")))?.len();

@@ -96,13 +96,8 @@ mod tests {
             f = 0x10"#;
         let table = DeTable::parse(text).unwrap();
         let flat = flatten(table.get_ref());
-        let expected = [
-            ("a.b.c", "true"),
-            ("a.d", "1,2"),
-            ("e.extra.n", "1"),
-            ("e.kv_connector", "X"),
-            ("f", "16"),
-        ];
+        let expected =
+            [("a.b.c", "true"), ("a.d", "1,2"), ("e.extra.n", "1"), ("e.kv_connector", "X"), ("f", "16")];
         let expected: BTreeMap<String, String> =
             expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         assert_eq!(flat, expected);

@@ -61,11 +61,17 @@ mod tests {
     fn content_decides_not_the_name() {
         let cases: [(&[u8], Option<InputKind>); 7] = [
             (b"{\"ts\":1,\"pid\":2,\"op\":\"open\",\"path\":\"/a\"}\n", Some(InputKind::Kernel)),
-            (b"{\"ts\":1,\"seq\":0,\"type\":\"BlockStored\",\"block_hashes\":[1]}\n", Some(InputKind::Events)),
+            (
+                b"{\"ts\":1,\"seq\":0,\"type\":\"BlockStored\",\"block_hashes\":[1]}\n",
+                Some(InputKind::Events),
+            ),
             (b"# HELP a b\n# TYPE a counter\na 1\n", Some(InputKind::Metrics)),
             (b"vllm:prompt_tokens_total{engine=\"0\"} 1.0\n", Some(InputKind::Metrics)),
             (b"INFO 09-25 00:42:05 [async_llm.py:270] Added request\n", Some(InputKind::Log)),
-            (b"{\"log\":\"x\\n\",\"stream\":\"stderr\",\"time\":\"2026-01-01T00:00:00Z\"}\n", Some(InputKind::Log)),
+            (
+                b"{\"log\":\"x\\n\",\"stream\":\"stderr\",\"time\":\"2026-01-01T00:00:00Z\"}\n",
+                Some(InputKind::Log),
+            ),
             (b"\x1f\x8b\x08\x00", None),
         ];
         for (head, kind) in cases {
