@@ -5,7 +5,7 @@ use crate::view::request::{printed_ids, stems};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role};
+use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A statement without a request belongs to a request that failed this close to it on the same worker.
@@ -188,7 +188,9 @@ impl Statement {
         match &observation.body {
             Body::Transfer(t) => {
                 let outcome = t.outcome.as_ref()?;
-                if *outcome == Outcome::Started {
+                // A connection that broke says nothing by itself: engines close them for many reasons.
+                let bare = t.request_id.is_none() && t.request_ids.is_empty() && t.cause.is_none() && t.failure.is_none();
+                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel) {
                     return None;
                 }
                 Some(Self {
