@@ -65,7 +65,8 @@ impl<'s> Cast<'s> {
     /// It runs on another node.
     pub fn node(self, node: &str) -> Self {
         self.scene.nodes.insert(self.name.clone(), node.to_owned());
-        self.state(Worker::default())
+        self.scene.rehome(&self.name, node);
+        self
     }
 
     /// Peers know it by this id.

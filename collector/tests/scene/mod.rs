@@ -69,6 +69,13 @@ impl Scene {
         self.moment(None)
     }
 
+    /// Puts what was told of a worker on another node.
+    fn rehome(&mut self, worker: &str, node: &str) {
+        for observation in self.observations.iter_mut().filter(|told| told.worker() == worker) {
+            observation.envelope.node = NodeId::from(node);
+        }
+    }
+
     fn moment(&mut self, wall: Option<WallTime>) -> Moment<'_> {
         Moment { scene: self, wall, worker: String::new(), place: None, source: None, says: None }
     }
