@@ -51,7 +51,7 @@ pub(super) fn draft_for<'d>(
 
 /// Adds a decided trouble to a draft.
 pub(super) fn add(draft: &mut Draft, one: &Decided) {
-    draft.proofs(&one.trouble.proofs);
+    draft.proofs(&one.trouble.proofs).at(one.trouble.first).at(one.trouble.last);
     for id in &one.trouble.ids {
         draft.request(id);
     }

@@ -4,6 +4,7 @@
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
 use super::Trouble;
+use crate::view::request::stems;
 use crate::view::{Interval, View};
 use kvprov_model::clock::SECOND;
 use kvprov_model::finding::Cause;
@@ -54,23 +55,27 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         let tokens = leg.as_ref().and_then(|(_, leg)| leg.prompt_tokens);
         let failed = reports.failed(trouble.stem.as_ref());
         if let Some(report) = failed {
-            trouble.add(&report.observation);
+            trouble.conclude(&report.observation);
             let tokens = report.load.tokens.filter(|_| report.load.request_ids.len() <= 1).or(tokens);
             decided.push(Decided::proven(trouble, Fate::Failed, tokens));
             continue;
         }
         match leg.as_ref().and_then(|(_, leg)| leg.status) {
             Some(status) if (200..300).contains(&status) => {
-                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                if let Some((observation, _)) = &leg {
+                    trouble.answered(observation);
+                }
                 // The scheduler's own word on this request, if it gave one, is used up.
                 let told = reports.take_recomputed(&trouble);
                 if let Some(report) = &told {
-                    trouble.add(report);
+                    trouble.conclude(report);
                 }
                 decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             }
             Some(status) if status >= 500 => {
-                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                if let Some((observation, _)) = &leg {
+                    trouble.answered(observation);
+                }
                 decided.push(Decided::proven(trouble, Fate::Failed, tokens));
             }
             _ => open.push(trouble),
@@ -96,13 +101,13 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             };
             (report, tokens)
         }) {
-            trouble.add(&report);
+            trouble.conclude(&report);
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
         if policy != Policy::Fail {
             if let Some((interval, tokens)) = computed_meanwhile(view, worker, &intervals, &trouble) {
-                trouble.proofs.push(interval.observation.clone());
+                trouble.answered(&interval.observation);
                 let tokens = (open_count == 1).then_some(tokens);
                 decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
                 continue;
@@ -206,6 +211,8 @@ fn computed_meanwhile<'i>(
 struct Report {
     observation: Observation,
     load: KvLoad,
+    /// The requests that it names.
+    stems: Vec<RequestStem>,
     used: bool,
 }
 
@@ -215,7 +222,8 @@ impl Reports {
     fn of(observations: &[Observation]) -> Self {
         let reports = observations.iter().filter_map(|observation| match &observation.body {
             Body::KvLoad(load) => {
-                Some(Report { observation: observation.clone(), load: load.clone(), used: false })
+                let stems = stems(observation);
+                Some(Report { observation: observation.clone(), load: load.clone(), stems, used: false })
             }
             _ => None,
         });
@@ -227,7 +235,7 @@ impl Reports {
         let stem = stem?;
         let report = self.0.iter_mut().find(|report| {
             report.load.consequence == Some(Consequence::RequestFailed)
-                && report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
+                && report.stems.contains(stem)
         })?;
         report.used = true;
         Some(report)
@@ -242,10 +250,8 @@ impl Reports {
                 }
                 _ => true,
             };
-            let names_it = report.load.request_ids.is_empty()
-                || trouble.stem.as_ref().is_some_and(|stem| {
-                    report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
-                });
+            let names_it = report.stems.is_empty()
+                || trouble.stem.as_ref().is_some_and(|stem| report.stems.contains(stem));
             !report.used
                 && after
                 && names_it
