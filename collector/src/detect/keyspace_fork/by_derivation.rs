@@ -12,16 +12,9 @@ use std::collections::BTreeMap;
 /// The complete set of findings on the fleet.
 pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
     let fleet = view.fleet();
-    let derivations: Vec<(&Observation, &KeyDerivation)> = fleet
-        .iter()
-        .filter_map(|observation| match &observation.body {
-            Body::KeyDerivation(derivation) => Some((observation, derivation)),
-            _ => None,
-        })
-        .collect();
     let mut drafts: BTreeMap<(String, Cause), Draft> = BTreeMap::new();
-    for (index, (a, left)) in derivations.iter().enumerate() {
-        for (b, right) in derivations.iter().skip(index + 1).filter(|(b, _)| b.worker() != a.worker()) {
+    for group in comparable(&fleet) {
+        for ((a, left), (b, right)) in pairs(&group) {
             let Some(cause) = disagree(view, (a, left), (b, right)) else { continue };
             let mut pair = [a.worker(), b.worker()];
             pair.sort_unstable();
@@ -41,6 +34,37 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
             finish(draft, &cause, "as the keys show that both print for the same tokens")
         })
         .collect()
+}
+
+type Derived<'o> = (&'o Observation, &'o KeyDerivation);
+
+/// Derivations that may disagree: of the same tokens or beginning with the same token, the first of each worker and
+/// form. Debug logs print thousands; what one worker repeats says nothing new.
+fn comparable(fleet: &[Observation]) -> Vec<Vec<Derived<'_>>> {
+    let mut groups: BTreeMap<(&str, &str), BTreeMap<(&str, &str), Derived<'_>>> = BTreeMap::new();
+    for observation in fleet {
+        let Body::KeyDerivation(derivation) = &observation.body else { continue };
+        let form = derivation.token_form.as_deref().unwrap_or_default();
+        let inputs = [("tokens", &derivation.tokens_digest), ("first", &derivation.first_token_digest)];
+        for (kind, digest) in inputs {
+            let Some(digest) = digest else { continue };
+            let parent = derivation.parent.as_deref().filter(|_| kind == "tokens").unwrap_or_default();
+            groups
+                .entry((digest, parent))
+                .or_default()
+                .entry((observation.worker(), form))
+                .or_insert((observation, derivation));
+        }
+    }
+    groups.into_values().map(|group| group.into_values().collect()).collect()
+}
+
+/// Pairs of derivations of two workers.
+fn pairs<'g, 'o>(group: &'g [Derived<'o>]) -> impl Iterator<Item = (Derived<'o>, Derived<'o>)> + 'g {
+    group.iter().enumerate().flat_map(move |(index, a)| {
+        let others = group.iter().skip(index + 1).filter(|b| b.0.worker() != a.0.worker());
+        others.map(move |b| (*a, *b))
+    })
 }
 
 fn disagree(
