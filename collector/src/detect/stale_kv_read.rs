@@ -111,7 +111,7 @@ fn read_before(
 
 /// Where only the counter shows that notifications came after the end of a lease.
 fn by_counters(view: &View<'_>, worker: &WorkerId, lone: &mut Draft) {
-    for interval in view.intervals(worker) {
+    for interval in view.intervals(worker).iter() {
         let late = interval.increase(counter::READS_AFTER_EXPIRY);
         if late > 0.0 {
             lone.proof(&interval.observation).events(late as u64);
