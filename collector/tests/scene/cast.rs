@@ -74,8 +74,9 @@ impl<'s> Cast<'s> {
         self.state(Worker { engine_ids: vec![id.to_owned()], ..Worker::default() })
     }
 
-    /// A fact by its name in `model::fact`.
+    /// A fact by its name in `model::fact`, in place of what the scene said of it before.
     pub fn fact(self, name: &str, value: &str) -> Self {
+        self.scene.forget(&self.name, name);
         self.state(Worker { facts: [(name.to_owned(), value.to_owned())].into(), ..Worker::default() })
     }
 

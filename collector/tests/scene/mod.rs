@@ -76,6 +76,15 @@ impl Scene {
         }
     }
 
+    /// Takes back what was told of a fact of a worker.
+    fn forget(&mut self, worker: &str, fact: &str) {
+        for told in self.observations.iter_mut().filter(|told| told.worker() == worker) {
+            if let Body::Worker(body) = &mut told.body {
+                body.facts.remove(fact);
+            }
+        }
+    }
+
     fn moment(&mut self, wall: Option<WallTime>) -> Moment<'_> {
         Moment { scene: self, wall, worker: String::new(), place: None, source: None, says: None }
     }
