@@ -22,11 +22,12 @@ pub fn evaluate(
     subjects: &BTreeSet<Subject>,
     progress: Progress,
 ) -> Result<Vec<Transition>, LedgerError> {
+    // One view for all: what compares workers reads each of them, and must not read it again for every subject.
+    let view = View::new(&*ledger, progress)?;
+    let found: Vec<_> = subjects.iter().map(|subject| (subject, detect::detect(&view, subject))).collect();
+    view.finish()?;
     let mut transitions = Vec::new();
-    for subject in subjects {
-        let view = View::new(ledger, progress)?;
-        let now = detect::detect(&view, subject);
-        view.finish()?;
+    for (subject, now) in found {
         let before = ledger.findings(subject)?;
         let (kept, changed) = compare(&before, now);
         ledger.put_findings(subject, &kept)?;
