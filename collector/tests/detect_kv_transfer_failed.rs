@@ -150,6 +150,16 @@ fn a_pull_in_progress_is_no_failure() {
 }
 
 #[test]
+fn a_slow_pull_that_was_answered_failed_nowhere() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router();
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:12").on("r0").tell(Body::RequestLeg(decode_leg("lab-1", true, 102)));
+    scene.assert_silent();
+}
+
+#[test]
 fn a_wait_that_ended_in_an_arrival_is_no_failure() {
     let mut scene = decoder(None);
     scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
@@ -222,6 +232,25 @@ fn a_start_up_without_requests_is_quiet() {
 }
 
 // === what is absent, lost or late ===
+
+#[test]
+fn a_failure_without_an_outcome_waits_for_the_watermark_of_every_node() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router().node("node-b");
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    scene.at("08:01:00").on("d0").tell(alive());
+    assert!(scene.findings_so_far().is_empty(), "the router may still tell the answer");
+    scene.at("08:01:00").on("r0").tell(alive());
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
+
+#[test]
+fn a_proven_failure_waits_for_nobody() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router().node("node-b");
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeFailed));
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
 
 #[test]
 fn an_unread_lease_waits_until_an_answer_would_have_come() {

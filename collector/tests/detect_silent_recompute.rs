@@ -298,6 +298,38 @@ fn a_decode_only_request_beside_a_recompute_adds_nothing() {
     assert_eq!((found.count, found.tokens), (1, 102));
 }
 
+/// A failed handshake whose outcome no source tells, and the worker's counters around it.
+fn failed_and_counted(computed: f64, answered: f64) -> Scene {
+    let mut scene = pair();
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    let values = [(counter::PROMPT_LOCAL_COMPUTE, computed), (counter::REQUESTS_ANSWERED, answered)];
+    scene.at("08:01:00").on("d0").line("d1.prom", 0).tell(counted("08:00:00", &values));
+    scene
+}
+
+#[test]
+fn a_failure_joined_with_local_prompt_compute_is_a_recompute() {
+    let found = failed_and_counted(102.0, 1.0).only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.tokens), (Confidence::Confirmed, 102));
+    assert!(places(&found).contains("d1.prom:0"));
+}
+
+#[test]
+fn prompt_compute_of_a_decode_only_request_proves_no_recompute() {
+    let mut scene = failed_and_counted(400.0, 1.0);
+    scene.at("08:00:30").on("r0").tell(Body::RequestLeg(decode_leg("lab-3", false, 400)));
+    scene.assert_quiet(&RECOMPUTE);
+    assert_eq!(scene.only(&Detector::KvTransferFailed).confidence, Confidence::Suspected);
+}
+
+#[test]
+fn one_answer_proves_one_recompute() {
+    let mut scene = failed_and_counted(102.0, 1.0);
+    scene.at("08:00:12").on("d0").tell(handshake_failed("lab-2", Cause::HandshakeTimeout));
+    assert_eq!(scene.only(&RECOMPUTE).count, 1);
+    assert_eq!(scene.only(&Detector::KvTransferFailed).count, 1);
+}
+
 #[test]
 fn a_client_that_left_is_no_recompute() {
     let mut scene = pair();

@@ -22,7 +22,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let Subject::Worker(worker) = subject else { return Vec::new() };
     let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
     let mut fates: BTreeMap<Cause, BTreeSet<&'static str>> = BTreeMap::new();
-    for one in unarrived::of_worker(view, worker) {
+    for one in unarrived::of_worker(view, worker).into_iter().filter(|one| one.settled) {
         let fate = match one.fate {
             Fate::Recomputed => continue,
             Fate::Failed if one.proven => "failed",
