@@ -1,8 +1,17 @@
 //! Facts from settings and from defaults of a version.
+//!
+//! Input is what a worker was started with, flat with dotted names, whether it comes from arguments, environment, a
+//! configuration file or a start-up line. Rules stand in the order of their packs; a rule with `when` sees the facts
+//! that rules above it gave.
 
 use crate::load::Packs;
-use crate::version::Version;
-use std::collections::BTreeMap;
+use crate::template::Composition;
+use crate::version::{Version, VersionRange};
+use regex::Regex;
+use std::collections::{BTreeMap, HashSet};
+
+/// Most settings that JSON text inside one setting may add.
+const MAX_NESTED: usize = 512;
 
 /// Facts of a worker and where they come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,19 +22,239 @@ pub struct ResolvedFacts {
     pub origins: BTreeMap<String, String>,
 }
 
+/// One `[[fact]]`, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct FactRule {
+    pub(crate) engine: String,
+    pub(crate) fact: String,
+    /// Names of settings, normalised, best first.
+    pub(crate) from: Vec<String>,
+    /// In place of `from`: settings put together.
+    pub(crate) compose: Option<Composition>,
+    /// What a value must look like; capture 1 is what is meant.
+    pub(crate) pattern: Option<Regex>,
+    pub(crate) map: BTreeMap<String, String>,
+    /// What the value is put into, at `{}`.
+    pub(crate) format: Option<String>,
+    pub(crate) defaults: Vec<(VersionRange, String)>,
+    pub(crate) when: BTreeMap<String, String>,
+    /// Facts of a worker of another engine under which the rule applies to it.
+    pub(crate) applies_when: BTreeMap<String, String>,
+}
+
+/// Names of settings that some rule reads.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownSettings {
+    names: HashSet<String>,
+}
+
+impl KnownSettings {
+    pub(crate) fn of(rules: &[FactRule]) -> Self {
+        let composed = rules.iter().filter_map(|rule| rule.compose.as_ref()).flat_map(Composition::names);
+        let names = rules.iter().flat_map(|rule| rule.from.iter().cloned());
+        Self { names: names.chain(composed.map(normal_name)).collect() }
+    }
+
+    /// Whether the name, or an end of its dotted path, is read by a rule.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        let name = normal_name(key);
+        let mut rest = name.as_str();
+        loop {
+            if self.names.contains(rest) {
+                return true;
+            }
+            match rest.split_once('.') {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+    }
+}
+
+/// The name without leading dashes and with `_` for `-`.
+pub(crate) fn normal_name(name: &str) -> String {
+    name.trim().trim_start_matches('-').replace('-', "_")
+}
+
 impl Packs {
-    /// Facts that follow from settings (flat, dotted names) and from the defaults of the version. An unknown engine
-    /// gives what every engine agrees on by setting name and no default.
+    /// Facts that follow from settings (flat, dotted names; a value may be JSON text, whose parts are settings too)
+    /// and from the defaults of the version. Rules of every engine read settings when the engine is unknown; defaults
+    /// need the engine, and those bounded by versions the version. Rules of a library inside the engine
+    /// (`applies_when`) come last and win.
     pub fn facts(
         &self,
-        _engine: Option<&str>,
-        _version: Option<&Version>,
-        _settings: &BTreeMap<String, String>,
+        engine: Option<&str>,
+        version: Option<&Version>,
+        settings: &BTreeMap<String, String>,
     ) -> ResolvedFacts {
-        ResolvedFacts::default()
+        let settings = normalised(settings);
+        let mut resolved = ResolvedFacts::default();
+        for rule in &self.facts {
+            let own = engine == Some(rule.engine.as_str());
+            let open = engine.is_none() && rule.applies_when.is_empty();
+            if (own || open)
+                && !resolved.facts.contains_key(&rule.fact)
+                && hold(&rule.when, &resolved.facts)
+                && let Some((value, origin)) = rule.value(&settings, version, own)
+            {
+                resolved.set(&rule.fact, value, origin);
+            }
+        }
+        let mut of_libraries = ResolvedFacts::default();
+        for rule in &self.facts {
+            let applies = engine != Some(rule.engine.as_str())
+                && !rule.applies_when.is_empty()
+                && hold(&rule.applies_when, &resolved.facts);
+            if !applies || of_libraries.facts.contains_key(&rule.fact) {
+                continue;
+            }
+            let mut known = resolved.facts.clone();
+            known.extend(of_libraries.facts.clone());
+            // The version is the worker's, not the library's: only defaults of every version count.
+            if hold(&rule.when, &known)
+                && let Some((value, origin)) = rule.value(&settings, None, true)
+            {
+                of_libraries.set(&rule.fact, value, origin);
+            }
+        }
+        resolved.facts.extend(of_libraries.facts);
+        resolved.origins.extend(of_libraries.origins);
+        resolved
     }
+
     /// Whether some `[[fact]]` reads this setting; a dotted path matches by its end.
-    pub fn is_known_setting(&self, _key: &str) -> bool {
-        false
+    pub fn is_known_setting(&self, key: &str) -> bool {
+        self.known_settings.knows(key)
     }
+}
+
+impl ResolvedFacts {
+    fn set(&mut self, fact: &str, value: String, origin: String) {
+        self.facts.insert(fact.to_owned(), value);
+        self.origins.insert(fact.to_owned(), origin);
+    }
+}
+
+impl FactRule {
+    /// The value and where it comes from.
+    fn value(
+        &self,
+        settings: &BTreeMap<String, String>,
+        version: Option<&Version>,
+        with_default: bool,
+    ) -> Option<(String, String)> {
+        let given = match &self.compose {
+            Some(composition) => {
+                let value_of =
+                    |name: &str| setting(settings, &normal_name(name)).map(|(_, value)| value.to_owned());
+                let names: Vec<&str> = composition.names().collect();
+                composition.fill(value_of).map(|value| (names.join(", "), value))
+            }
+            None => self
+                .from
+                .iter()
+                .find_map(|name| setting(settings, name))
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        };
+        if let Some((name, given)) = given {
+            let value = self.shaped(&given)?;
+            return Some((value, format!("setting {name}")));
+        }
+        let value = self.default_of(version).filter(|_| with_default)?.to_owned();
+        let origin = version.map_or_else(|| "default".to_owned(), |version| format!("default of {version}"));
+        Some((value, origin))
+    }
+
+    /// The value after `match`, `map` and `format`; `None` where it says nothing.
+    fn shaped(&self, given: &str) -> Option<String> {
+        let given = match &self.pattern {
+            Some(pattern) => {
+                let found = pattern.captures(given)?;
+                found.get(1).or_else(|| found.get(0))?.as_str()
+            }
+            None => given,
+        };
+        let value = self.map.get(given).map_or(given, String::as_str);
+        if value.is_empty() {
+            return None;
+        }
+        Some(match &self.format {
+            Some(format) => format.replace("{}", value),
+            None => value.to_owned(),
+        })
+    }
+
+    /// The default of the version. An unknown version has only a default that all versions share.
+    fn default_of(&self, version: Option<&Version>) -> Option<&str> {
+        match version {
+            Some(version) => self
+                .defaults
+                .iter()
+                .find(|(range, _)| range.contains(Some(version)))
+                .map(|(_, value)| value.as_str()),
+            None => match self.defaults.as_slice() {
+                [(range, value)] if *range == VersionRange::default() => Some(value),
+                _ => None,
+            },
+        }
+    }
+}
+
+fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>) -> bool {
+    conditions.iter().all(|(fact, wanted)| {
+        facts.get(fact).is_some_and(|value| match wanted.strip_suffix('*') {
+            Some(head) => value.starts_with(head),
+            None => value == wanted,
+        })
+    })
+}
+
+/// Settings under normal names; JSON objects in values are opened.
+fn normalised(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (name, value) in settings {
+        let name = normal_name(name);
+        if value.trim_start().starts_with('{')
+            && let Ok(json) = serde_json::from_str::<serde_json::Value>(value)
+        {
+            flatten(&name, &json, &mut all);
+        }
+        all.insert(name, value.clone());
+    }
+    all
+}
+
+fn flatten(path: &str, value: &serde_json::Value, all: &mut BTreeMap<String, String>) {
+    if all.len() > MAX_NESTED {
+        return;
+    }
+    match value {
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                flatten(&format!("{path}.{}", normal_name(key)), value, all);
+            }
+        }
+        serde_json::Value::String(text) => {
+            all.insert(path.to_owned(), text.clone());
+        }
+        serde_json::Value::Null | serde_json::Value::Array(_) => {}
+        scalar => {
+            all.insert(path.to_owned(), scalar.to_string());
+        }
+    }
+}
+
+/// The setting of a name: as it is, else the least deep path that ends with it.
+fn setting<'s>(settings: &'s BTreeMap<String, String>, name: &str) -> Option<(&'s str, &'s str)> {
+    let usable = |value: &String| !value.is_empty() && value != "None" && value != "null";
+    if let Some((key, value)) = settings.get_key_value(name).filter(|(_, value)| usable(value)) {
+        return Some((key, value));
+    }
+    settings
+        .iter()
+        .filter(|(key, value)| {
+            key.strip_suffix(name).is_some_and(|head| head.ends_with('.')) && usable(value)
+        })
+        .min_by_key(|(key, _)| key.matches('.').count())
+        .map(|(key, value)| (key.as_str(), value.as_str()))
 }

@@ -7,6 +7,8 @@
 //! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
 //! went through a placeholder with an allow-listed type.
 
+mod anchor;
+mod body;
 pub mod error;
 pub mod fact;
 pub mod json_line;
@@ -16,7 +18,12 @@ pub mod load;
 pub mod matched;
 pub mod matcher;
 pub mod metric;
+mod placeholder;
+mod pyrepr;
+mod schema;
+mod segment;
 pub mod template;
+mod validate;
 pub mod version;
 
 pub use error::PackError;

@@ -1,10 +1,11 @@
 //! What packs hold, for people.
 
 use crate::load::Packs;
-use crate::version::VersionRange;
+use crate::version::{Version, VersionRange};
+use std::collections::BTreeMap;
 
 /// What the packs of one engine hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackSummary {
     /// The engine.
     pub engine: String,
@@ -18,13 +19,47 @@ pub struct PackSummary {
     pub facts: usize,
     /// Grammars of keys.
     pub keys: usize,
-    /// The span of versions that entries name: the earliest `since` and the latest bound.
+    /// The span of versions that entries name: the earliest and the latest bound.
     pub versions: VersionRange,
 }
 
 impl Packs {
     /// One summary an engine, by name.
     pub fn list(&self) -> Vec<PackSummary> {
-        Vec::new()
+        let mut by_engine: BTreeMap<&str, PackSummary> = BTreeMap::new();
+        for (file, engine) in &self.files {
+            by_engine.entry(engine).or_default().files.push(file.clone());
+        }
+        for (engine, summary) in &mut by_engine {
+            summary.engine = (*engine).to_owned();
+            let templates = self.templates.iter().filter(|template| template.engine == *engine);
+            let mut bounds: Vec<&Version> = Vec::new();
+            for template in templates {
+                summary.templates += 1;
+                bounds.extend(template.versions.since.iter().chain(&template.versions.until));
+            }
+            summary.templates += self.json.iter().filter(|signature| signature.engine == *engine).count();
+            for meaning in self.metrics.meanings().filter(|meaning| meaning.engine == *engine) {
+                summary.metrics += 1;
+                bounds.extend(meaning.versions.since.iter().chain(&meaning.versions.until));
+            }
+            summary.facts = self.facts.iter().filter(|rule| rule.engine == *engine).count();
+            summary.keys = self.keys.len_of(engine);
+            summary.versions = VersionRange {
+                since: bounds.iter().min().map(|version| (*version).clone()),
+                until: bounds.iter().max().map(|version| (*version).clone()),
+            };
+        }
+        by_engine.into_values().collect()
+    }
+
+    /// A template by its id.
+    pub fn template(&self, id: &str) -> Option<&crate::template::Template> {
+        self.templates.iter().find(|template| template.id == id).map(AsRef::as_ref)
+    }
+
+    /// Every template, in the order of the packs.
+    pub fn templates(&self) -> impl Iterator<Item = &crate::template::Template> {
+        self.templates.iter().map(AsRef::as_ref)
     }
 }

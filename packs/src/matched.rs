@@ -1,9 +1,19 @@
 //! A message that matched a template, and what it says.
+//!
+//! Invariant: words and attributes are rebuilt from the template and from values that passed a typed placeholder;
+//! nothing else of the message is reachable from here.
 
-use crate::template::Template;
+use crate::body::BodyBuilder;
+use crate::placeholder::Captured;
+use crate::pyrepr::ReprValue;
+use crate::template::{Segment, Slot, Target, Template};
 use kvprov_model::finding::Cause;
 use kvprov_model::observation::Body;
+use kvprov_model::value::Value;
 use std::collections::BTreeMap;
+
+/// Longest `says`, in bytes.
+const MAX_SAYS: usize = 300;
 
 /// A message that matched.
 #[derive(Debug, Clone)]
@@ -12,55 +22,240 @@ pub struct Match<'p> {
     pub template: &'p Template,
     /// The message ended before the template's text did.
     pub cut: bool,
+    /// The version of the speaker lies outside the template's range: the wording is known from other versions only.
+    pub other_version: bool,
+    pub(crate) captured: Vec<Option<Captured>>,
 }
 
 impl Match<'_> {
-    /// The observation's body; `None` when the line has no meaning (kind `none`, or a value of `ignore_if`).
+    /// The observation's body; `None` when the line has no meaning (kind `none`, or values of `ignore_if`).
     pub fn body(&self) -> Option<Body> {
-        None
+        if self.is_meaningless() {
+            return None;
+        }
+        let mut body = BodyBuilder::new(&self.template.kind, &self.template.scale);
+        for (target, value) in &self.template.set {
+            body.constant(target, value.clone());
+        }
+        for (slot, value) in self.values() {
+            body.put(&slot.target, &value);
+        }
+        for (target, name) in &self.template.also {
+            if let Some(value) = self.value(name) {
+                body.put(target, &value);
+            }
+        }
+        for (target, text) in self.composed() {
+            body.put(target, &Captured::Text(text));
+        }
+        Some(body.finish())
     }
+
     /// The words: the template's text with the values of kept placeholders, at most 300 bytes.
     pub fn says(&self) -> String {
-        String::new()
+        let mut words = String::new();
+        let mut captured = self.captured.iter();
+        for segment in &self.template.segments {
+            match segment {
+                Segment::Literal(literal) => words.push_str(literal),
+                Segment::Placeholder(placeholder) => match captured.next() {
+                    Some(Some(Captured::Map(map))) => {
+                        words.push_str(&self.shown_map(map, &placeholder.slot.target));
+                    }
+                    Some(Some(value)) => words.push_str(&shown(value)),
+                    _ => words.push('…'),
+                },
+            }
+            if words.len() > MAX_SAYS {
+                break;
+            }
+        }
+        cut_to(words, MAX_SAYS)
     }
+
     /// Facts that placeholders `facts.<fact>` hold; names in `model::fact`.
     pub fn facts(&self) -> BTreeMap<String, String> {
-        BTreeMap::new()
+        let mut facts = BTreeMap::new();
+        for (target, value) in &self.template.set {
+            if let (Target::Fact(fact), Value::Str(text)) = (target, value) {
+                facts.insert(fact.clone(), text.clone());
+            }
+        }
+        for (slot, value) in self.values() {
+            if let Target::Fact(fact) = &slot.target {
+                facts.insert(fact.clone(), shown(&value));
+            }
+        }
+        for (target, text) in self.composed() {
+            if let Target::Fact(fact) = target {
+                facts.insert(fact.clone(), text);
+            }
+        }
+        facts
     }
+
     /// Settings that a `settings` placeholder holds, by dotted name; only those that some `[[fact]]` reads.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        BTreeMap::new()
+        let mut settings = BTreeMap::new();
+        for (placeholder, captured) in self.template.placeholders().zip(&self.captured) {
+            if placeholder.kind == crate::placeholder::PlaceholderType::Settings
+                && let Some(Captured::Map(map)) = captured
+            {
+                settings.extend(map.iter().map(|(key, value)| (key.clone(), repr_text(value))));
+            }
+        }
+        settings
     }
+
     /// The kind; `none` for a line without meaning.
     pub fn kind(&self) -> &str {
         &self.template.kind
     }
+
     /// Known, and without meaning.
     pub fn is_meaningless(&self) -> bool {
-        self.template.kind == "none"
+        if self.template.kind == "none" {
+            return true;
+        }
+        let wanted = &self.template.ignore_if;
+        !wanted.is_empty()
+            && wanted
+                .iter()
+                .all(|(name, wanted)| self.value(name).is_some_and(|value| wanted.is(&shown(&value))))
     }
+
     /// Says why a neighbouring line failed.
     pub fn explains(&self) -> bool {
         self.template.explains
     }
+
     /// A failure whose cause a neighbouring line tells.
     pub fn takes_cause(&self) -> bool {
         self.template.takes_cause
     }
+
+    /// An `explains` line that states a failure by itself, also without a `takes_cause` neighbour.
+    pub fn alone(&self) -> bool {
+        self.template.alone
+    }
+
     /// Equal ones fold into one observation with `times`.
     pub fn folds(&self) -> bool {
         self.template.folds
     }
+
     /// The message may run on over following bare lines.
     pub fn multiline(&self) -> bool {
         self.template.multiline
     }
-    /// Facts of the worker that this wording proves.
+
+    /// Facts of the worker that this wording proves. Where the worker's version is unknown,
+    /// `template.implied_versions` says which versions print it.
     pub fn implies(&self) -> &BTreeMap<String, String> {
         &self.template.implies
     }
+
     /// The cause that the body holds.
     pub fn cause(&self) -> Option<Cause> {
-        None
+        self.template.set.iter().find_map(|(target, value)| match value {
+            Value::Str(word) if target.attribute() == Some("cause") => Some(Cause::from(word.as_str())),
+            _ => None,
+        })
     }
+
+    /// Every kept value with its place; the entries of a dict one by one.
+    fn values(&self) -> impl Iterator<Item = (&Slot, Captured)> {
+        self.template.placeholders().zip(&self.captured).flat_map(|(placeholder, captured)| {
+            let mut values = Vec::new();
+            match captured {
+                Some(Captured::Map(map))
+                    if placeholder.kind == crate::placeholder::PlaceholderType::PyDict =>
+                {
+                    for (key, slot) in &self.template.keys {
+                        if let Some(value) = entry(map, key) {
+                            values.push((slot, value));
+                        }
+                    }
+                }
+                Some(value) => values.push((&placeholder.slot, value.clone())),
+                None => {}
+            }
+            values
+        })
+    }
+
+    /// A value by the name of its capture.
+    fn value(&self, name: &str) -> Option<Captured> {
+        self.values().find(|(slot, _)| slot.name == name).map(|(_, value)| value)
+    }
+
+    /// Attributes that are made of several captures.
+    fn composed(&self) -> impl Iterator<Item = (&Target, String)> {
+        let value_of = |name: &str| self.value(name).map(|value| shown(&value));
+        self.template
+            .compose
+            .iter()
+            .filter_map(move |(target, composition)| Some((target, composition.fill(value_of)?)))
+    }
+
+    fn shown_map(&self, map: &BTreeMap<String, ReprValue>, target: &Target) -> String {
+        let pairs: Vec<String> = if target.attribute() == Some("settings") {
+            map.iter().map(|(key, value)| format!("{key}={}", repr_text(value))).collect()
+        } else {
+            let known = |key: &String| Some(format!("{key}={}", shown(&entry(map, key)?)));
+            self.template.keys.iter().filter_map(|(key, _)| known(key)).collect()
+        };
+        format!("{{{}}}", pairs.join(", "))
+    }
+}
+
+/// A value of a dict by its dotted path, or by the end of it.
+fn entry(map: &BTreeMap<String, ReprValue>, key: &str) -> Option<Captured> {
+    let value = map.get(key).or_else(|| {
+        map.iter()
+            .find(|(path, _)| path.strip_suffix(key).is_some_and(|head| head.ends_with('.')))
+            .map(|(_, v)| v)
+    })?;
+    match value {
+        ReprValue::Scalar(text) => crate::placeholder::clean_id(text).map(Captured::Text),
+        ReprValue::List(items) => {
+            Some(Captured::List(items.iter().filter_map(|item| crate::placeholder::clean_id(item)).collect()))
+        }
+    }
+}
+
+pub(crate) fn repr_text(value: &ReprValue) -> String {
+    match value {
+        ReprValue::Scalar(text) => text.clone(),
+        ReprValue::List(items) => items.join(","),
+    }
+}
+
+/// A value as people read it.
+pub(crate) fn shown(value: &Captured) -> String {
+    match value {
+        Captured::Text(text) => text.clone(),
+        Captured::Int(number) => number.to_string(),
+        Captured::Float(number) => number.to_string(),
+        Captured::List(items) => items.join(", "),
+        Captured::Tokens { .. } => "…".to_owned(),
+        Captured::Map(map) => map
+            .iter()
+            .map(|(key, value)| format!("{key}={}", repr_text(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+/// The text, cut at a character's boundary.
+pub(crate) fn cut_to(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let mut end = max - '…'.len_utf8();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }

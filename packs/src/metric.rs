@@ -1,7 +1,9 @@
-//! What a metric means.
+//! What a metric means, by name, labels and version.
+//!
+//! Input is the name and labels of a series as an engine exposes them.
 
 use crate::version::{Version, VersionRange};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// How series of one meaning are combined and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
@@ -34,19 +36,97 @@ pub struct Meaning {
 
 /// Meanings by name.
 #[derive(Debug, Clone, Default)]
-pub struct MetricTable {}
+pub struct MetricTable {
+    meanings: HashMap<String, Vec<Meaning>>,
+    /// By name of an info metric: label and fact.
+    info: HashMap<String, Vec<(String, String)>>,
+}
 
 impl MetricTable {
     /// What a series means. One hash of the name, no allocation. Of several that fit, the one with most labels.
-    pub fn lookup(&self, _name: &str, _labels: &[(&str, &str)], _version: Option<&Version>) -> Option<&Meaning> {
-        None
+    pub fn lookup(&self, name: &str, labels: &[(&str, &str)], version: Option<&Version>) -> Option<&Meaning> {
+        self.meanings.get(name)?.iter().find(|meaning| {
+            meaning.versions.contains(version)
+                && meaning.labels.iter().all(|(key, value)| {
+                    labels.iter().any(|(of_series, its_value)| of_series == key && its_value == value)
+                })
+        })
     }
+
     /// Facts that the labels of an info metric hold; `None` when the name is no info metric.
-    pub fn info_facts(&self, _name: &str, _labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
-        None
+    pub fn info_facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
+        let wanted = self.info.get(name)?;
+        let value_of = |key: &str| labels.iter().find(|(label, _)| *label == key).map(|(_, value)| *value);
+        Some(
+            wanted
+                .iter()
+                .filter_map(|(label, fact)| Some((fact.clone(), value_of(label)?)))
+                .filter(|(_, value)| !matches!(*value, "" | "None"))
+                .map(|(fact, value)| (fact, value.to_owned()))
+                .collect(),
+        )
     }
+
     /// Whether any meaning has this name, whatever the labels.
-    pub fn knows(&self, _name: &str) -> bool {
-        false
+    pub fn knows(&self, name: &str) -> bool {
+        self.meanings.contains_key(name) || self.info.contains_key(name)
+    }
+
+    /// Every meaning, in no order.
+    pub fn meanings(&self) -> impl Iterator<Item = &Meaning> {
+        self.meanings.values().flatten()
+    }
+
+    pub(crate) fn add(&mut self, meaning: Meaning) {
+        let of_name = self.meanings.entry(meaning.name.clone()).or_default();
+        of_name.push(meaning);
+        // The first that fits is taken: most labels first.
+        of_name.sort_by_key(|meaning| std::cmp::Reverse(meaning.labels.len()));
+    }
+
+    pub(crate) fn add_info(&mut self, name: &str, labels: impl IntoIterator<Item = (String, String)>) {
+        self.info.entry(name.to_owned()).or_default().extend(labels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(labels: &[(&str, &str)], counter: &str, until: Option<&str>) -> Meaning {
+        Meaning {
+            engine: "e".to_owned(),
+            name: "m_total".to_owned(),
+            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            metric_type: MetricType::Counter,
+            counter: counter.to_owned(),
+            versions: VersionRange { since: None, until: until.and_then(Version::parse) },
+            note: None,
+        }
+    }
+
+    #[test]
+    fn the_meaning_with_most_labels_wins_and_versions_bound_it() {
+        let mut table = MetricTable::default();
+        table.add(meaning(&[], "all", None));
+        table.add(meaning(&[("source", "local")], "local", Some("0.5")));
+        let of = |labels: &[(&str, &str)], version: &str| {
+            table
+                .lookup("m_total", labels, Version::parse(version).as_ref())
+                .map(|found| found.counter.clone())
+        };
+        assert_eq!(of(&[("model", "x"), ("source", "local")], "0.4").as_deref(), Some("local"));
+        assert_eq!(of(&[("source", "local")], "0.5").as_deref(), Some("all"));
+        assert_eq!(of(&[], "0.4").as_deref(), Some("all"));
+        assert!(table.lookup("other", &[], None).is_none());
+    }
+
+    #[test]
+    fn an_info_metric_gives_facts() {
+        let mut table = MetricTable::default();
+        table.add_info("info", [("block_size".to_owned(), "block_size".to_owned())]);
+        let facts = table.info_facts("info", &[("block_size", "16"), ("x", "y")]).unwrap_or_default();
+        assert_eq!(facts.get("block_size").map(String::as_str), Some("16"));
+        assert_eq!(table.info_facts("m", &[]), None);
     }
 }

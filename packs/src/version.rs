@@ -59,7 +59,8 @@ impl Version {
                 _ => break,
             }
         }
-        let mut version = Self { release, stage: Stage::Release, post: None, dev: None, text: text.to_owned() };
+        let mut version =
+            Self { release, stage: Stage::Release, post: None, dev: None, text: text.to_owned() };
         while !rest.is_empty() {
             rest = version.read_suffix(rest)?;
         }
@@ -175,8 +176,20 @@ mod tests {
     #[test]
     fn versions_sort_as_they_were_released() {
         let sorted = [
-            "0.4.3.dev1", "0.4.3.dev77", "0.4.3rc1.dev2", "0.4.3rc1", "v0.4.3rc2", "0.4.3", "0.4.3.post1.dev1",
-            "0.4.3.post1", "0.5", "0.11.1.dev1+g123", "0.11.2", "0.22.1rc1", "0.22.1+cu128", "1.0.0-alpha.1",
+            "0.4.3.dev1",
+            "0.4.3.dev77",
+            "0.4.3rc1.dev2",
+            "0.4.3rc1",
+            "v0.4.3rc2",
+            "0.4.3",
+            "0.4.3.post1.dev1",
+            "0.4.3.post1",
+            "0.5",
+            "0.11.1.dev1+g123",
+            "0.11.2",
+            "0.22.1rc1",
+            "0.22.1+cu128",
+            "1.0.0-alpha.1",
         ];
         for pair in sorted.windows(2) {
             assert!(version(pair[0]) < version(pair[1]), "{} < {}", pair[0], pair[1]);

@@ -92,7 +92,14 @@ impl<'k> EventReader<'k> {
                 bytes: None,
             });
             let says = format!("{missing} batches of KV events are missing");
-            sink(self.source.observe(SourceKind::Events, place, lane.saturating_add(1), wall, Some(says), body));
+            sink(self.source.observe(
+                SourceKind::Events,
+                place,
+                lane.saturating_add(1),
+                wall,
+                Some(says),
+                body,
+            ));
         }
         self.counts.events += 1;
         let block = match event.kind.as_str() {

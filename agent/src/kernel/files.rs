@@ -99,8 +99,12 @@ impl Files {
     ) {
         match step.record.op {
             Operation::Open => self.opened(step, losses, emitter),
-            Operation::Read => self.used(step, losses, emitter, |handle| handle.read(step.record, step.stamp)),
-            Operation::Write => self.used(step, losses, emitter, |handle| handle.write(step.record, step.stamp)),
+            Operation::Read => {
+                self.used(step, losses, emitter, |handle| handle.read(step.record, step.stamp))
+            }
+            Operation::Write => {
+                self.used(step, losses, emitter, |handle| handle.write(step.record, step.stamp))
+            }
             Operation::Mmap if step.record.succeeded() => {
                 self.used(step, losses, emitter, |handle| handle.map(step.stamp));
             }
@@ -182,7 +186,14 @@ impl Files {
         let record = step.record;
         if record.opens_for_writing() {
             if record.was_refused() {
-                self.emit(step, name, ArtifactAction::Refused, None, Some("open for writing failed"), emitter);
+                self.emit(
+                    step,
+                    name,
+                    ArtifactAction::Refused,
+                    None,
+                    Some("open for writing failed"),
+                    emitter,
+                );
             }
         } else if matches!(record.ret, Some(ENOENT | ESTALE)) {
             self.not_there(step, name, losses, emitter);
@@ -231,13 +242,7 @@ impl Files {
     }
 
     /// The use of a file ended: an artifact is told of, a file under another name waits for its rename.
-    fn conclude(
-        &mut self,
-        key: FileKey,
-        file: OpenFile,
-        losses: &mut Losses,
-        emitter: &mut Emitter<'_, '_>,
-    ) {
+    fn conclude(&mut self, key: FileKey, file: OpenFile, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         let OpenFile { handle, role, file_system } = file;
         let end = handle.ended();
         match &*role {
@@ -392,10 +397,8 @@ impl Files {
     ) {
         let file_system = step.record.fs.as_deref();
         let pid = step.record.pid;
-        emitter.artifact(
-            step.stamp,
-            &Happening { name, file_system, action, bytes, wanted: None, pid, remark },
-        );
+        emitter
+            .artifact(step.stamp, &Happening { name, file_system, action, bytes, wanted: None, pid, remark });
     }
 }
 

@@ -98,7 +98,9 @@ impl Load {
         let (algorithm, value, state) = self.value();
         let files = self.digests.len() + self.without_digest.len();
         let says = match state {
-            FactorState::Full => format!("opened {factor} with the digest {}", value.as_deref().unwrap_or("")),
+            FactorState::Full => {
+                format!("opened {factor} with the digest {}", value.as_deref().unwrap_or(""))
+            }
             _ => format!("opened {files} files of {factor} whose content no path states"),
         };
         let evidence: Vec<&str> = self.evidence.iter().map(String::as_str).take(4).collect();

@@ -104,7 +104,11 @@ fn connection_of(record: &Record) -> Option<Connection> {
         // UCX asks with a write of eight bytes to itself whether it may do this; that moves no KV.
         Operation::ProcessVmReadv | Operation::ProcessVmWritev => {
             let peer = record.peer_pid.filter(|peer| *peer != record.pid)?;
-            Some(Connection { pid: record.pid, local: format!("pid:{}", record.pid), peer: format!("pid:{peer}") })
+            Some(Connection {
+                pid: record.pid,
+                local: format!("pid:{}", record.pid),
+                peer: format!("pid:{peer}"),
+            })
         }
         _ => None,
     }
@@ -126,8 +130,7 @@ impl Burst {
                 (Some(first), Some(last)) => Some(last.since(first).max(0)),
                 _ => None,
             };
-            let says =
-                format!("{direction} {bytes} B {joint} {} on {}", connection.peer, connection.local);
+            let says = format!("{direction} {bytes} B {joint} {} on {}", connection.peer, connection.local);
             let body = Body::Transfer(Transfer {
                 peer: Some(connection.peer.clone()),
                 direction: Some(direction.to_owned()),

@@ -21,6 +21,9 @@ use kvprov_packs::Version;
 use page::Page;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Counters that the words of an observation name.
+const MAX_WORDS: usize = 8;
+
 /// Endpoints of one worker.
 const MAX_ENDPOINTS: usize = 16;
 /// Largest page that is read, in bytes; the rest is cut and counted.
@@ -111,7 +114,7 @@ impl<'m> MetricsReader<'m> {
             return;
         }
         let says = match &increases {
-            Some(increases) => format!("{} counters, {} of them moved", totals.len(), increases.moved()),
+            Some(increases) => increases.in_words(),
             None => format!("first snapshot of {} counters", totals.len()),
         };
         let (values, resets) = match increases {
@@ -241,7 +244,18 @@ impl Endpoint {
 // === impl Increases ===
 
 impl Increases {
-    fn moved(&self) -> usize {
-        self.values.values().filter(|value| **value > 0.0).count()
+    /// The counters that moved, largest first, as evidence shows them.
+    fn in_words(&self) -> String {
+        let mut moved: Vec<(&String, f64)> =
+            self.values.iter().filter(|(_, value)| **value > 0.0).map(|(name, value)| (name, *value)).collect();
+        moved.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        if moved.is_empty() {
+            return format!("none of {} counters moved", self.values.len());
+        }
+        let shown: Vec<String> =
+            moved.iter().take(MAX_WORDS).map(|(name, value)| format!("{name} +{value:.0}")).collect();
+        let more = moved.len().saturating_sub(MAX_WORDS);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{rest}", shown.join(", "))
     }
 }

@@ -80,8 +80,7 @@ mod tests {
     fn cut(chunks: &[&[u8]]) -> Vec<(u64, u64, Vec<u8>)> {
         let mut found = Vec::new();
         let mut lines = Lines::new();
-        let mut sink =
-            |place: Place, line: &[u8]| found.push((place.position, place.offset, line.to_vec()));
+        let mut sink = |place: Place, line: &[u8]| found.push((place.position, place.offset, line.to_vec()));
         for chunk in chunks {
             lines.feed(chunk, &mut sink);
         }

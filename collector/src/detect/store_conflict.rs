@@ -115,7 +115,7 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         let draft = drafts.entry(cause.clone()).or_insert_with(|| {
             Draft::new(Detector::StoreConflict, cause, Confidence::Suspected, worker.as_str())
         });
-        let times = store.keys.or(store.times).unwrap_or(1).max(1);
+        let times = store.keys.unwrap_or(1).max(1).saturating_mul(store.times.unwrap_or(1).max(1));
         draft.proof(observation).worker(worker.as_str()).events(times as u64);
         draft.unknown("who else writes or removes in this store");
     }

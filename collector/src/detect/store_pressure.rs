@@ -8,7 +8,7 @@ use super::{Subject, words};
 use crate::ledger::{IndexKey, IndexKind};
 use crate::view::View;
 use kvprov_model::counter;
-use kvprov_model::fact;
+use kvprov_model::{fact, observation};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{ArtifactAction, Body, Observation, Role, SourceKind};
@@ -52,6 +52,11 @@ fn is_central(store: &str) -> bool {
     !store.starts_with("file:")
 }
 
+/// Writes that one statement speaks of: keys of one event, times the events that were folded into it.
+fn events(store: &observation::Store) -> i64 {
+    store.keys.unwrap_or(1).max(1).saturating_mul(store.times.unwrap_or(1).max(1))
+}
+
 /// What an observation says of pressure.
 struct Sign {
     refused: f64,
@@ -66,7 +71,7 @@ impl Sign {
     fn of(observation: &Observation) -> Option<Self> {
         match &observation.body {
             Body::Store(store) => {
-                let times = store.keys.or(store.times).unwrap_or(1).max(1) as f64;
+                let times = events(store) as f64;
                 match store.event.as_deref() {
                     Some("refused" | "pressure") => Some(Self {
                         refused: times,

@@ -114,6 +114,7 @@ impl<'a, S: Storage> Merge<'a, S> {
         }
     }
 
+    /// Takes note of the time of an observation, before any is added.
     fn take_time(&mut self, observation: &Observation) {
         let (limits, envelope) = (self.limits, &observation.envelope);
         if let Some((_, state)) = self.nodes.get_mut(&envelope.node) {
@@ -160,7 +161,6 @@ impl<'a, S: Storage> Merge<'a, S> {
         let (keys, cut) = index_keys(observation);
         self.merged.index_cut += cut;
         for key in keys {
-            self.mark(&key);
             let touched = self
                 .touched
                 .entry(key)
@@ -215,6 +215,7 @@ impl<'a, S: Storage> Merge<'a, S> {
     fn join_touched(&mut self) -> Result<(), LedgerError> {
         for (key, touched) in std::mem::take(&mut self.touched) {
             let Touched { stored, mut workers } = touched;
+            self.mark(&key);
             if stored.joins_workers() {
                 for worker in workers_under(&self.staged, &stored)? {
                     workers.remove(&worker);

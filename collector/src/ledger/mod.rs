@@ -21,7 +21,7 @@ mod stored;
 
 pub use error::LedgerError;
 pub use index::{IndexKey, IndexKind, MAX_KEYS_PER_OBSERVATION, Subject, index_keys};
-pub use stored::{EmbeddedLedger, MemoryLedger, StoredLedger};
+pub use stored::{Dump, EmbeddedLedger, MemoryLedger, StoredLedger};
 
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;

@@ -23,6 +23,9 @@ pub struct StoredLedger<S> {
     pub(super) torn: bool,
 }
 
+/// Stored keys and values in order.
+pub type Dump = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The ledger of a replay or a test.
 pub type MemoryLedger = StoredLedger<MemoryStorage>;
 
@@ -62,7 +65,7 @@ impl<S: Storage> StoredLedger<S> {
 
     /// Everything stored in order, for comparison: two ledgers are equal when their dumps are. Left out is the table
     /// of workers known under a request, which may name one too many after an expiry.
-    pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LedgerError> {
+    pub fn dump(&self) -> Result<Dump, LedgerError> {
         let mut entries = Vec::new();
         self.storage.scan(&[], None, Order::Ascending, &mut |key, value| {
             if key.first() != Some(&key::JOINED) {

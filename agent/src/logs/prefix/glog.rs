@@ -16,10 +16,10 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
         }
         None => (None, rest),
     };
-    let (file, rest) = file_line(blanks(eat(rest, " ")?))?;
+    let (file, line, rest) = file_line(blanks(eat(rest, " ")?))?;
     let rest = one_blank(eat(rest, "]")?);
     prefix.level = Some(level);
-    prefix.module = Some(file.to_owned());
+    prefix.set_place(file, line);
     prefix.spoken = true;
     if let Some(stamp) = stamp {
         set_engine(prefix, stamp);

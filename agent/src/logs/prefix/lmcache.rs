@@ -60,5 +60,6 @@ pub(super) fn trailer<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
         return text;
     }
     prefix.module = Some(module.to_owned());
+    prefix.source_line = line.parse().ok();
     trimmed[..open].trim_end()
 }

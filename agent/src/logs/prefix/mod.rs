@@ -59,6 +59,8 @@ pub struct Prefix {
     pub rank: Option<String>,
     /// Logger, module or file.
     pub module: Option<String>,
+    /// Line in the engine's source that spoke.
+    pub source_line: Option<u32>,
     /// Pod and container, where several share a stream.
     pub pod: Option<String>,
     /// How often the line stands for itself (`[repeated 15x across cluster]`), at least 1.
@@ -110,6 +112,7 @@ impl Default for Prefix {
             process: None,
             rank: None,
             module: None,
+            source_line: None,
             pod: None,
             repeated: 1,
             spoken: false,
@@ -126,6 +129,7 @@ impl Prefix {
             && self.process == first.process
             && self.rank == first.rank
             && self.module == first.module
+            && self.source_line == first.source_line
             && self.engine == first.engine
             && self.pod == first.pod
     }
@@ -145,6 +149,11 @@ impl Prefix {
             _ => true,
         };
         pods && ranks && processes
+    }
+
+    fn set_place(&mut self, file: &str, line: u32) {
+        self.module = Some(file.to_owned());
+        self.source_line = Some(line);
     }
 
     fn add_wrapper_stamp(&mut self, stamp: Stamp) {

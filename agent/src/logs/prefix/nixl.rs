@@ -12,8 +12,8 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     set_engine(prefix, stamp);
     prefix.level = Some(level);
     match file_line(rest) {
-        Some((file, rest)) => {
-            prefix.module = Some(format!("nixl/{file}"));
+        Some((file, line, rest)) => {
+            prefix.set_place(&format!("nixl/{file}"), line);
             Some(Peeled::Message(one_blank(rest)))
         }
         None => {

@@ -12,20 +12,20 @@ pub(super) fn vllm<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
         return lmcache::old(rest, level, prefix);
     };
     let rest = blanks(rest);
-    let (module, rest) = place(rest);
+    let (place, rest) = place(rest);
     prefix.level = Some(level);
     set_engine(prefix, stamp);
-    if let Some(module) = module {
-        prefix.module = Some(module.to_owned());
+    if let Some((file, line)) = place {
+        prefix.set_place(file, line);
     }
     Some(Peeled::Message(rest))
 }
 
 /// `[file.py:123] ` with either bracket lost or the whole thing absent.
-fn place(text: &str) -> (Option<&str>, &str) {
+fn place(text: &str) -> (Option<(&str, u32)>, &str) {
     let inner = text.strip_prefix('[').unwrap_or(text);
     match file_line(inner) {
-        Some((file, rest)) if rest.starts_with(']') => (Some(file), one_blank(&rest[1..])),
+        Some((file, line, rest)) if rest.starts_with(']') => (Some((file, line)), one_blank(&rest[1..])),
         _ => (None, text),
     }
 }

@@ -35,14 +35,18 @@ pub(super) fn some_blanks(text: &str) -> Option<&str> {
     text.strip_prefix([' ', '\t']).map(|rest| rest.trim_start_matches([' ', '\t']))
 }
 
-/// `path/to/file.py:123`: the path and what follows. A path has no blanks, quotes or brackets.
-pub(super) fn file_line(text: &str) -> Option<(&str, &str)> {
+/// `path/to/file.py:123`: the path, the line and what follows. A path has no blanks, quotes or brackets.
+pub(super) fn file_line(text: &str) -> Option<(&str, u32, &str)> {
     let (path, rest) = run(text, 256, |b| b.is_ascii_alphanumeric() || b"._-/<>+".contains(&b))?;
     let rest = eat(rest, ":")?;
-    let (_, rest) = run(rest, 7, |b| b.is_ascii_digit())?;
+    let (line, rest) = run(rest, 7, |b| b.is_ascii_digit())?;
     // A host and a port look the same, but a file has an ending that begins with a letter.
     let ending = path.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
-    (ending.len() <= 4 && ending.starts_with(|c: char| c.is_ascii_alphabetic())).then_some((path, rest))
+    let is_file = ending.len() <= 4 && ending.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !is_file {
+        return None;
+    }
+    Some((path, line.parse().ok()?, rest))
 }
 
 /// A dotted or `::` name of a logger or module.

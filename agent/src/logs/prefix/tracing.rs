@@ -40,7 +40,7 @@ fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
     let mut rest = text;
     let mut named = false;
     for _ in 0..8 {
-        if let Some((file, after)) = file_line(rest)
+        if let Some((file, _, after)) = file_line(rest)
             && let Some(after) = eat(after, ": ")
         {
             prefix.module.get_or_insert_with(|| file.to_owned());
@@ -80,7 +80,7 @@ fn zap<'a>(text: &'a str, stamp: stamp::Stamp, prefix: &mut Prefix) -> Option<Pe
     // Logger and caller stand before the message where they are configured.
     for _ in 0..2 {
         let Some((field, after)) = rest.split_once('\t') else { break };
-        let is_caller = file_line(field).is_some_and(|(_, rest)| rest.is_empty());
+        let is_caller = file_line(field).is_some_and(|(_, _, rest)| rest.is_empty());
         let is_logger = !field.contains(' ') && !after.is_empty() && !after.starts_with('{');
         if !is_caller && !is_logger {
             break;

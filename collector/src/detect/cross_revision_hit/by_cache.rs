@@ -77,7 +77,8 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
 fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut loaded: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for observation in view.worker(&member.id).iter() {
+    let observations = view.worker(&member.id);
+    for observation in observations.iter() {
         match &observation.body {
             Body::AdminCall(call) if call.outcome != Some(Outcome::Failed) => {
                 let change = match call.class {
@@ -90,7 +91,7 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
                 if let Some((cause, what)) = change {
                     changes.push(Change {
                         cause,
-                        at: observation.envelope.wall,
+                        at: latest(&observations, observation),
                         since: None,
                         proof: observation.clone(),
                         restarted: false,
@@ -139,6 +140,20 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
         }
     }
     changes
+}
+
+/// When something happened at the latest: its own time or, for a line without a clock, that of the next line of its
+/// stream that has one.
+fn latest(observations: &[Observation], observation: &Observation) -> Option<WallTime> {
+    let here = &observation.envelope;
+    here.wall.or_else(|| {
+        observations
+            .iter()
+            .filter(|o| o.envelope.stream == here.stream && o.envelope.position > here.position)
+            .filter_map(|o| Some((o.envelope.position, o.envelope.wall?)))
+            .min()
+            .map(|(_, wall)| wall)
+    })
 }
 
 /// Whether a load of an adapter puts other content under a key that holds the old one's KV.
@@ -235,7 +250,7 @@ fn emptied(view: &View<'_>, worker: &WorkerId, after: Option<WallTime>, tiers: &
         .filter(|observation| match &observation.body {
             Body::AdminCall(call) => {
                 call.class == Some(AdminClass::CacheReset)
-                    && call.outcome != Some(Outcome::Failed)
+                    && call.outcome == Some(Outcome::Succeeded)
                     && call.tiers.iter().any(|name| tiers.iter().any(|tier| tier.as_str() == name))
             }
             Body::Block(block) => {

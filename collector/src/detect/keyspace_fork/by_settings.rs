@@ -15,14 +15,8 @@ use std::collections::BTreeMap;
 
 /// The complete set of findings on the fleet, except for stores whose fork is proven and pairs that are told already.
 pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Vec<Finding> {
-    let mut by_store: BTreeMap<&str, Vec<&Member>> = BTreeMap::new();
-    for member in view.roster().members() {
-        if let Some(store) = member.fact(fact::STORE) {
-            by_store.entry(store).or_default().push(member);
-        }
-    }
     let mut findings = Vec::new();
-    for (store, members) in by_store {
+    for ((store, _), members) in by_place(view) {
         if proven.iter().any(|held| same_place(held, store)) {
             continue;
         }
@@ -54,6 +48,22 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
         }));
     }
     findings
+}
+
+/// Workers by the store that they are configured to use. A directory or a loopback address is a place on one node:
+/// the same text on another node is another store, as far as settings tell.
+fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, &'v str), Vec<&'v Member>> {
+    let mut places: BTreeMap<(&str, &str), Vec<&Member>> = BTreeMap::new();
+    for member in view.roster().members() {
+        if let Some(store) = member.fact(fact::STORE) {
+            let local = ["file:", "//localhost", "//127.", ":localhost", ":127."]
+                .iter()
+                .any(|mark| store.contains(mark));
+            let node = if local { member.node.as_str() } else { "" };
+            places.entry((store, node)).or_default().push(member);
+        }
+    }
+    places
 }
 
 /// Whether a store seen by its artifacts (`file:<file system>:<directory>`) is the one in a setting (`file:<directory>`).

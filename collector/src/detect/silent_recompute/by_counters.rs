@@ -8,7 +8,7 @@ use super::draft_for;
 use crate::detect::draft::Draft;
 use crate::detect::unarrived::Decided;
 use crate::view::{Interval, View};
-use kvprov_model::finding::{Cause, Confidence};
+use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::Role;
 use kvprov_model::{counter, fact};
@@ -57,41 +57,14 @@ pub(super) fn add(
         }
         let failed = interval.increase(counter::TRANSFERS_FAILED);
         let cause = if failed > 0.0 { Cause::TransferFailed } else { Cause::ParamsMissing };
-        let prefilled = prefilled_elsewhere(view, interval, unexplained);
         let draft = draft_for(drafts, &cause, worker);
         draft.proof(&interval.observation).tokens(unexplained).events(answered as u64);
         draft.at(interval.since);
-        if let Some((prefiller, proof)) = prefilled {
-            draft.proof(&proof).worker(prefiller.as_str()).at_least(Confidence::Confirmed);
-        } else {
-            if view.roster().routers().any(|router| view.has_loss(&router.id)) {
-                draft.unknown("what the router's lost lines said");
-            }
-            draft.unknown("the routing: whether these requests were meant for the decode worker alone");
+        if view.roster().routers().any(|router| view.has_loss(&router.id)) {
+            draft.unknown("what the router's lost lines said");
         }
+        draft.unknown("the routing: whether these requests were meant for the decode worker alone");
     }
-}
-
-/// The same prompts were computed on a prefill worker too while nothing was transferred: then nobody meant the decode
-/// worker to compute them.
-fn prefilled_elsewhere(
-    view: &View<'_>,
-    interval: &Interval,
-    tokens: f64,
-) -> Option<(WorkerId, kvprov_model::observation::Observation)> {
-    if interval.increase(counter::TRANSFERS_SUCCEEDED) > 0.0
-        || interval.increase(counter::PROMPT_EXTERNAL) > 0.0
-    {
-        return None;
-    }
-    view.roster().prefillers().find_map(|prefiller| {
-        let intervals = view.intervals(&prefiller.id);
-        let same = intervals
-            .iter()
-            .find(|other| other.contains(interval.until) || interval.contains(other.until))?;
-        let there = same.increase(counter::PROMPT_LOCAL_COMPUTE);
-        ((there - tokens).abs() <= 0.05 * tokens).then_some((prefiller.id.clone(), same.observation.clone()))
-    })
 }
 
 /// What routers say of the requests that they sent to a decode worker alone.

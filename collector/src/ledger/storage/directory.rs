@@ -30,11 +30,12 @@ impl Directory {
     /// Creates or checks a directory and takes its lock.
     pub(super) fn claim(path: &Path) -> Result<Self, LedgerError> {
         let io = |doing| move |error: io::Error| LedgerError::from_io(doing, path, &error);
-        DirBuilder::new().recursive(true).mode(0o700).create(path).or_else(|error| {
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
-                return Err(foreign(path, "a file stands in its place"));
+                foreign(path, "a file stands in its place")
+            } else {
+                io("create")(error)
             }
-            Err(io("create")(error))
         })?;
         read_schema(path)?;
         let lock = OpenOptions::new()

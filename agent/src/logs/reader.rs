@@ -1,0 +1,257 @@
+//! Bytes of a log in, observations out: the hot path.
+//!
+//! Chunks are searched as they come; a line in which nothing may matter is neither parsed nor copied, only counted.
+//! Lines are looked at one by one only where the source wraps or splits them, or where a message may run on.
+//! Invariant: any cutting of the same bytes into chunks gives the same observations, ids and counts. Memory is
+//! bounded: of a line longer than [`MAX_LINE`] the head is kept and the rest passes by.
+
+use super::assembly::{Assembly, Whole};
+use super::candidates::{Candidates, Progress, line_end};
+use super::clock::Stamps;
+use super::counts::{LineCounts, Outcome};
+use super::emit::Telling;
+use super::interpret::{Interpreter, Logical, Out};
+use super::lookback::Lookback;
+use super::prefix::{self, Unwrapped};
+use super::wrapping::Wrapping;
+use crate::source::{Place, Sink, SourceContext};
+use kvprov_model::clock::WallTime;
+use kvprov_packs::{Matcher, Packs};
+use memchr::{memchr, memrchr};
+use std::borrow::Cow;
+
+/// Longest line that is read whole, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+/// Bytes that are searched at once. Not above [`MAX_LINE`], so that only a line over several of them is too long.
+const SLICE: usize = 256 << 10;
+
+/// What is known about a log beforehand.
+#[derive(Debug, Clone, Default)]
+pub struct LogOptions {
+    /// Engine that writes it.
+    pub engine: Option<String>,
+    /// Version of the engine.
+    pub version: Option<String>,
+    /// Seconds by which the source's local clocks are east of UTC.
+    pub timezone_seconds: i32,
+    /// Year of the first line, for clocks without a year.
+    pub year: Option<i16>,
+    /// When the file was last written, for clocks without a year.
+    pub mtime: Option<WallTime>,
+}
+
+/// Reads one log.
+#[derive(Debug)]
+pub struct LogReader<'p> {
+    context: SourceContext,
+    candidates: Candidates<'p>,
+    interpreter: Interpreter<'p>,
+    wrapping: Wrapping,
+    assembly: Assembly,
+    lookback: Lookback,
+    counts: LineCounts,
+    /// A line whose end was not seen, at most [`MAX_LINE`] bytes of it.
+    tail: Vec<u8>,
+    /// Bytes of that line beyond what was kept.
+    passed_by: u64,
+    /// Offset of the first byte that was not taken from a whole line.
+    offset: u64,
+    /// Lines before that byte.
+    lines: u64,
+}
+
+// === impl LogReader ===
+
+impl<'p> LogReader<'p> {
+    /// A reader at the begin of a source.
+    pub fn new(context: SourceContext, options: LogOptions, matcher: &'p Matcher, packs: &'p Packs) -> Self {
+        Self {
+            candidates: Candidates::new(matcher, options.engine.as_deref()),
+            interpreter: Interpreter::new(matcher, packs, &options),
+            context,
+            wrapping: Wrapping::default(),
+            assembly: Assembly::default(),
+            lookback: Lookback::default(),
+            counts: LineCounts::default(),
+            tail: Vec::new(),
+            passed_by: 0,
+            offset: 0,
+            lines: 0,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) {
+        for slice in bytes.chunks(SLICE) {
+            self.slice(slice, sink);
+        }
+    }
+
+    /// Nothing came for a while: what waited for a next line is told.
+    pub fn idle(&mut self, sink: Sink<'_>) {
+        let Self { context, interpreter, counts, candidates, .. } = self;
+        let mut tell = |telling: Telling| sink(telling.observe(context));
+        interpreter.idle(&mut Out { tell: &mut tell, counts, candidates });
+    }
+
+    /// Ends the source: a last line without its end, and what waited for more lines.
+    pub fn finish(&mut self, sink: Sink<'_>) {
+        if !self.tail.is_empty() {
+            self.take_tail(sink);
+        }
+        let open: Vec<Whole> = self.assembly.finish().collect();
+        for whole in open {
+            self.logical(whole, None, sink);
+        }
+        let Self { context, interpreter, counts, candidates, .. } = self;
+        let mut tell = |telling: Telling| sink(telling.observe(context));
+        interpreter.finish(&mut Out { tell: &mut tell, counts, candidates });
+        self.counts.partial_dropped = self.assembly.dropped;
+    }
+
+    /// What became of the lines so far; lines that wait for others are not in it before [`Self::finish`].
+    pub fn counts(&self) -> &LineCounts {
+        &self.counts
+    }
+
+    fn slice(&mut self, slice: &[u8], sink: Sink<'_>) {
+        let mut rest = slice;
+        if !self.tail.is_empty() {
+            let Some(end) = memchr(b'\n', rest) else {
+                self.keep(rest);
+                return;
+            };
+            self.keep(&rest[..=end]);
+            rest = &rest[end + 1..];
+            self.take_tail(sink);
+        }
+        if let Some(end) = memrchr(b'\n', rest) {
+            let (lines, open) = rest.split_at(end + 1);
+            self.region(lines, sink);
+            self.offset += lines.len() as u64;
+            rest = open;
+        }
+        self.keep(rest);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE.saturating_sub(self.tail.len()).min(bytes.len());
+        self.tail.extend_from_slice(&bytes[..room]);
+        self.passed_by += (bytes.len() - room) as u64;
+    }
+
+    /// Reads the kept line.
+    fn take_tail(&mut self, sink: Sink<'_>) {
+        let tail = std::mem::take(&mut self.tail);
+        if self.passed_by > 0 {
+            self.counts.too_long += 1;
+        }
+        self.region(&tail, sink);
+        self.offset += tail.len() as u64 + self.passed_by;
+        self.passed_by = 0;
+        // The allocation serves the next line, unless this one was extraordinary.
+        if tail.capacity() <= SLICE {
+            self.tail = tail;
+            self.tail.clear();
+        }
+    }
+
+    /// Reads whole lines.
+    fn region(&mut self, region: &[u8], sink: Sink<'_>) {
+        let binary = memchr(0, region).is_some();
+        let mut progress = Progress::default();
+        let mut at = 0;
+        while at < region.len() {
+            if binary
+                || self.wrapping.needs_every_line()
+                || self.interpreter.wants_next_line()
+                || self.assembly.is_open()
+            {
+                let end = line_end(region, at);
+                self.one_line(region, at, end, sink);
+                at = end + 1;
+                continue;
+            }
+            let Some(start) = self.candidates.next_line(region, at, &mut progress) else {
+                self.skip(&region[at..]);
+                break;
+            };
+            self.skip(&region[at..start]);
+            let end = line_end(region, start);
+            self.physical(region, start, end, sink);
+            at = end + 1;
+        }
+        self.lookback.end_of_region(region, self.lines);
+    }
+
+    /// Counts lines in which nothing matters.
+    fn skip(&mut self, lines: &[u8]) {
+        let ends = memchr::memchr_iter(b'\n', lines).count() as u64;
+        let open = u64::from(lines.last().is_some_and(|last| *last != b'\n'));
+        self.lines += ends + open;
+        self.counts.total += ends + open;
+        self.counts.ignored += ends + open;
+    }
+
+    /// A line where lines are looked at one by one.
+    fn one_line(&mut self, region: &[u8], start: usize, end: usize, sink: Sink<'_>) {
+        let line = &region[start..end];
+        if memchr(0, line).is_some() {
+            self.lines += 1;
+            self.counts.total += 1;
+            self.counts.add(Outcome::Unparsed, 1);
+            return;
+        }
+        // Only lines that are looked at one by one however the source is cut may teach how it is wrapped.
+        let hidden = self.wrapping.needs_every_line() && self.wrapping.hides(line);
+        let wanted = hidden
+            || self.interpreter.wants_next_line()
+            || self.assembly.is_open()
+            || self.candidates.may_matter(line);
+        if wanted {
+            self.physical(region, start, end, sink);
+        } else {
+            self.skip(&region[start..(end + 1).min(region.len())]);
+        }
+    }
+
+    /// A physical line that may matter.
+    fn physical(&mut self, region: &[u8], start: usize, end: usize, sink: Sink<'_>) {
+        self.lines += 1;
+        self.counts.total += 1;
+        let raw = &region[start..end];
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        let place = Place { position: self.lines, offset: self.offset + start as u64 };
+        self.wrapping.look_at(raw);
+        let text = String::from_utf8_lossy(raw);
+        if matches!(text, Cow::Owned(_)) {
+            self.counts.not_utf8 += 1;
+        }
+        let plain = prefix::without_colours(&text);
+        let unwrapped = prefix::unwrap(&plain);
+        let before = self.lookback.before(&region[..start], self.lines);
+        let whole = if unwrapped.partial || self.assembly.is_open() {
+            self.assembly.add(unwrapped, place)
+        } else {
+            let Unwrapped { prefix, payload, .. } = unwrapped;
+            let Self { context, interpreter, counts, candidates, lookback, .. } = self;
+            let mut tell = |telling: Telling| sink(telling.observe(context));
+            let above = || lookback.above(&region[..start], place);
+            let logical = Logical { prefix, text: &payload, place, lines: 1, before, above: &above };
+            interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
+            None
+        };
+        if let Some(whole) = whole {
+            self.logical(whole, before, sink);
+        }
+        self.lookback.passed(self.lines);
+    }
+
+    fn logical(&mut self, whole: Whole, before: Option<Stamps>, sink: Sink<'_>) {
+        let Whole { prefix, place, text, lines, .. } = whole;
+        let Self { context, interpreter, counts, candidates, .. } = self;
+        let mut tell = |telling: Telling| sink(telling.observe(context));
+        let logical = Logical { prefix, text: &text, place, lines, before, above: &Vec::new };
+        interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
+    }
+}

@@ -1,0 +1,154 @@
+//! `kvprov packs`: check, list and explain signature packs, for people who extend them.
+
+use anyhow::bail;
+use kvprov_agent::logs::prefix;
+use kvprov_packs::{Packs, Speaker, Version};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Subcommands of `kvprov packs`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Checks every rule of packs/SCHEMA.md; each error names file, line and what to do.
+    Check {
+        /// A directory of packs; left out: the built-in ones.
+        directory: Option<PathBuf>,
+    },
+    /// Lists what is covered, by engine and version.
+    List {
+        /// Packs that take the place of built-in files of the same name.
+        #[arg(long, value_name = "DIR")]
+        packs: Option<PathBuf>,
+    },
+    /// Tells what a log line means to kvprov: its prefix, template, fields and observation.
+    Explain {
+        /// The line as the engine or a log wrapper prints it.
+        line: String,
+        /// The engine that printed it.
+        #[arg(long)]
+        engine: Option<String>,
+        /// Its version.
+        #[arg(long)]
+        engine_version: Option<String>,
+        /// Packs that take the place of built-in files of the same name.
+        #[arg(long, value_name = "DIR")]
+        packs: Option<PathBuf>,
+    },
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Check { directory } => check(directory.as_deref()),
+        Command::List { packs } => list(packs.as_deref()),
+        Command::Explain { line, engine, engine_version, packs } => {
+            explain(line, engine.as_deref(), engine_version.as_deref(), packs.as_deref())
+        }
+    }
+}
+
+/// Built-in packs with some files replaced; every error is printed.
+pub(crate) fn with_overrides(directory: &Path) -> anyhow::Result<Packs> {
+    Packs::with_overrides(directory).map_err(|errors| {
+        for error in &errors {
+            eprintln!("{error}");
+        }
+        anyhow::anyhow!(
+            "{} errors in the packs of {}; mend them or leave --packs out",
+            errors.len(),
+            directory.display()
+        )
+    })
+}
+
+fn check(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let errors = directory.map_or_else(Packs::check_builtin, Packs::check);
+    for error in &errors {
+        println!("{error}");
+    }
+    if errors.is_empty() {
+        println!("The packs are in order.");
+        return Ok(ExitCode::SUCCESS);
+    }
+    bail!("{} errors", errors.len())
+}
+
+fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let overridden = directory.map(with_overrides).transpose()?;
+    let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
+    println!(
+        "{:<12}{:>10}{:>9}{:>7}{:>6}  versions named",
+        "engine", "templates", "metrics", "facts", "keys"
+    );
+    for pack in packs.list() {
+        let bound =
+            |version: &Option<Version>| version.as_ref().map_or("any", |version| version.as_str()).to_owned();
+        let versions = format!("{} to {}", bound(&pack.versions.since), bound(&pack.versions.until));
+        println!(
+            "{:<12}{:>10}{:>9}{:>7}{:>6}  {versions}",
+            pack.engine, pack.templates, pack.metrics, pack.facts, pack.keys
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(
+    line: &str,
+    engine: Option<&str>,
+    version: Option<&str>,
+    directory: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let overridden = directory.map(with_overrides).transpose()?;
+    let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
+    let version = version.and_then(Version::parse);
+    let speaker = Speaker { engine, version: version.as_ref() };
+    let unwrapped = prefix::unwrap(line);
+    let peeled = prefix::peel(&unwrapped.payload, unwrapped.prefix);
+    let parts = [
+        ("level", peeled.prefix.level.as_ref().map(|level| format!("{level:?}"))),
+        ("process", peeled.prefix.process.as_ref().map(|process| format!("{process:?}"))),
+        ("module", peeled.prefix.module.clone()),
+        ("repeated", (peeled.prefix.repeated > 1).then(|| peeled.prefix.repeated.to_string())),
+    ];
+    for (name, value) in parts {
+        if let Some(value) = value {
+            println!("{name:<10} {value}");
+        }
+    }
+    if let Some(object) = &peeled.object {
+        return explain_object(packs, object);
+    }
+    let Some(found) = packs.matcher().match_message(&peeled.message, &speaker) else {
+        println!("{:<10} none: no template knows this message", "template");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("{:<10} {}", "template", found.template.id);
+    println!("{:<10} {}", "text", found.template.text);
+    println!("{:<10} {}", "kind", found.kind());
+    println!("{:<10} {}", "says", found.says());
+    if let Some(body) = found.body() {
+        body.for_each_attribute(|name, value| println!("{name:<20} {value:?}"));
+    }
+    for (name, value) in found.facts() {
+        println!("fact {name:<15} {value}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells what a JSON line means.
+fn explain_object(
+    packs: &Packs,
+    object: &serde_json::Map<String, serde_json::Value>,
+) -> anyhow::Result<ExitCode> {
+    match packs.matcher().match_json(object) {
+        Some(found) => {
+            println!("{:<10} {}", "says", found.says);
+            if let Some(body) = found.body {
+                println!("{:<10} {}", "kind", body.kind());
+                body.for_each_attribute(|name, value| println!("{name:<20} {value:?}"));
+            }
+        }
+        None => println!("{:<10} none: no signature knows this object", "template"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

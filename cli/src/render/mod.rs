@@ -1,0 +1,43 @@
+//! Results as people and programs read them.
+
+mod json;
+mod style;
+mod text;
+
+use crate::pipeline::Outcome;
+use clap::ValueEnum;
+use kvprov_model::finding::Finding;
+use kvprov_model::lineage::Lineage;
+use std::io::{BufWriter, Write};
+
+/// How to print a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Prints the result of a replay.
+pub(crate) fn replay(outcome: &Outcome, format: Format) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match format {
+        Format::Text => text::replay(&mut out, outcome, style::Style::of_stdout())?,
+        Format::Json => json::replay(&mut out, outcome)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints findings and lineages at length.
+pub(crate) fn explanation(
+    findings: &[&Finding],
+    lineages: &[&Lineage],
+    outcome: &Outcome,
+) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    text::explanation(&mut out, findings, lineages, outcome, style::Style::of_stdout())?;
+    out.flush()?;
+    Ok(())
+}

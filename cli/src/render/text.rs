@@ -1,0 +1,237 @@
+//! Text for people on call: what happened, to whom, since when, what it cost, what proves it, what is unknown, what
+//! to do.
+
+use super::style::Style;
+use crate::pipeline::Outcome;
+use kvprov_model::clock::WallTime;
+use kvprov_model::finding::{Evidence, Finding};
+use kvprov_model::lineage::{Lineage, LineageStatus, Point};
+use std::io::{self, Write};
+
+/// Evidence lines shown with a finding; `kvprov explain` shows all.
+const BRIEF_EVIDENCE: usize = 5;
+/// Requests named with a finding.
+const BRIEF_REQUESTS: usize = 6;
+const WIDTH: usize = 100;
+const INDENT: &str = "           ";
+
+pub(super) fn replay(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Result<()> {
+    if outcome.findings.is_empty() {
+        writeln!(out, "{}", style.bold("No finding."))?;
+    } else {
+        let count = outcome.findings.len();
+        let heading = if count == 1 { "1 finding".to_owned() } else { format!("{count} findings") };
+        writeln!(out, "{}", style.bold(&heading))?;
+    }
+    for finding in &outcome.findings {
+        writeln!(out)?;
+        write_finding(out, finding, style, Some(BRIEF_EVIDENCE))?;
+    }
+    writeln!(out)?;
+    write_footer(out, outcome, style)
+}
+
+pub(super) fn explanation(
+    out: &mut impl Write,
+    findings: &[&Finding],
+    lineages: &[&Lineage],
+    outcome: &Outcome,
+    style: Style,
+) -> io::Result<()> {
+    for finding in findings {
+        write_finding(out, finding, style, None)?;
+        writeln!(out)?;
+    }
+    for lineage in lineages {
+        write_lineage(out, lineage, style)?;
+        writeln!(out)?;
+    }
+    write_losses(out, outcome, style)
+}
+
+fn write_finding(
+    out: &mut impl Write,
+    finding: &Finding,
+    style: Style,
+    brief: Option<usize>,
+) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}  {}  {}",
+        style.confidence(finding.confidence),
+        style.bold(&format!("{} ({})", finding.detector, finding.cause)),
+        style.dim(finding.id.as_str())
+    )?;
+    field(out, style, "what", &finding.summary)?;
+    field(out, style, "who", &finding.workers.join(", "))?;
+    if !finding.requests.is_empty() {
+        let shown = brief.map_or(finding.requests.len(), |_| BRIEF_REQUESTS).min(finding.requests.len());
+        let mut names = finding.requests[..shown].join(", ");
+        if shown < finding.requests.len() {
+            names.push_str(&format!(" and {} more ids", finding.requests.len() - shown));
+        }
+        field(out, style, "requests", &names)?;
+    }
+    field(out, style, "when", &span(finding.first_seen, finding.last_seen))?;
+    if finding.tokens > 0 {
+        field(
+            out,
+            style,
+            "cost",
+            &format!("{} prompt tokens, {} requests or events", finding.tokens, finding.count),
+        )?;
+    }
+    let shown = brief.unwrap_or(usize::MAX);
+    for (index, evidence) in finding.evidence.iter().take(shown).enumerate() {
+        field(out, style, if index == 0 { "proof" } else { "" }, &place(evidence))?;
+    }
+    if finding.evidence.len() > shown {
+        field(
+            out,
+            style,
+            "",
+            &format!("… {} more lines: kvprov explain {}", finding.evidence.len() - shown, finding.id),
+        )?;
+    }
+    for (index, unknown) in finding.unknown.iter().enumerate() {
+        field(out, style, if index == 0 { "unknown" } else { "" }, unknown)?;
+    }
+    field(out, style, "do", &finding.advice)
+}
+
+fn place(evidence: &Evidence) -> String {
+    match evidence.line {
+        0 => format!("{}: {}", evidence.source, evidence.says),
+        line => format!("{}:{line}: {}", evidence.source, evidence.says),
+    }
+}
+
+fn span(first: Option<WallTime>, last: Option<WallTime>) -> String {
+    match (first, last) {
+        (Some(first), Some(last)) if first != last => {
+            format!("since {}, last at {}", first.to_rfc3339(), last.to_rfc3339())
+        }
+        (Some(first), _) => format!("at {}", first.to_rfc3339()),
+        (None, _) => "no source dates it".to_owned(),
+    }
+}
+
+fn field(out: &mut impl Write, style: Style, name: &str, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut lines = wrap(text, WIDTH - INDENT.len()).into_iter();
+    let first = lines.next().unwrap_or_default();
+    writeln!(out, "  {}{first}", style.dim(&format!("{name:<9}")))?;
+    for line in lines {
+        writeln!(out, "{INDENT}{line}")?;
+    }
+    Ok(())
+}
+
+/// Breaks text at blanks. A word longer than the width stays whole, so that ids and paths can be copied.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let fits = lines
+            .last()
+            .is_some_and(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
+        if !fits {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+fn write_lineage(out: &mut impl Write, lineage: &Lineage, style: Style) -> io::Result<()> {
+    let status = match lineage.status {
+        LineageStatus::Consistent => "consistent: every point ran one revision",
+        LineageStatus::Divergent => "DIVERGENT: two points ran different revisions",
+        LineageStatus::Unverified => "unverified: a point is unknown",
+    };
+    writeln!(out, "{}  {status}", style.bold(&format!("request {}", lineage.request)))?;
+    let points = &lineage.points;
+    for (name, point) in [
+        ("request", &points.request),
+        ("prefill", &points.prefill),
+        ("artifact", &points.artifact),
+        ("decode", &points.decode),
+    ] {
+        field(out, style, name, &describe(point))?;
+    }
+    Ok(())
+}
+
+fn describe(point: &Point) -> String {
+    let parts = [
+        point.worker.clone(),
+        point.model.as_ref().map(|model| format!("model {model}")),
+        point.outcome.clone(),
+        point.revision.clone(),
+        point
+            .weights
+            .as_ref()
+            .map(|weights| format!("weights {}", weights.chars().take(19).collect::<String>())),
+        point.unknown.as_ref().map(|unknown| format!("unknown: {unknown}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn write_footer(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Result<()> {
+    let status = |wanted| outcome.lineages.iter().filter(|lineage| lineage.status == wanted).count();
+    if !outcome.lineages.is_empty() {
+        writeln!(
+            out,
+            "Requests: {} consistent, {} divergent, {} unverified.",
+            status(LineageStatus::Consistent),
+            status(LineageStatus::Divergent),
+            status(LineageStatus::Unverified)
+        )?;
+    }
+    let lines = &outcome.report.lines;
+    writeln!(
+        out,
+        "{}",
+        style.dim(&format!(
+            "Read {} workers, {} observations; of {} lines {} matched, {} ignored, {} unparsed.",
+            outcome.workers, outcome.observations, lines.total, lines.matched, lines.ignored, lines.unparsed
+        ))
+    )?;
+    write_losses(out, outcome, style)
+}
+
+fn write_losses(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Result<()> {
+    for (reason, count) in &outcome.report.loss {
+        writeln!(
+            out,
+            "{}",
+            style.bold(&format!("Lost: {count} × {reason}. What was lost may hold what is missing here."))
+        )?;
+    }
+    for problem in &outcome.report.problems {
+        writeln!(out, "{} {problem}", style.bold("Problem:"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_stay_whole() {
+        let id = "x".repeat(200);
+        assert_eq!(wrap(&format!("a {id} b"), 20), ["a".to_owned(), id, "b".to_owned()]);
+    }
+
+    #[test]
+    fn lines_break_at_blanks() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+    }
+}

@@ -1,0 +1,230 @@
+//! Chooses the literal anchors of the first stage.
+//!
+//! An anchor is one to four neighbouring words of a template's literal text. A good one is rare in logs, so that
+//! most lines are rejected by the automaton alone, and shared by many templates, so that the automaton stays small.
+//! Rarity is judged by a list of common words (`common_words.txt`, counted over recorded logs).
+//!
+//! Invariant: every template has an anchor that any complete print of its text contains. Quotes, backslashes and
+//! bytes outside ASCII stand in no anchor, because wrappers escape them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+/// Shortest anchor, in bytes.
+pub(crate) const MIN_LEN: usize = 6;
+/// Longest anchor, in bytes.
+const MAX_LEN: usize = 64;
+/// Most words of an anchor.
+const MAX_WORDS: usize = 4;
+/// Rarity from which an anchor is good enough; below it the rarest one is taken.
+const GOOD: u32 = 10;
+
+/// Words from the most common to less common ones, a line each.
+const COMMON: &str = include_str!("common_words.txt");
+
+/// What a template offers: its literals, and whether it may be wrapped between words.
+pub(crate) struct Offer<'t> {
+    pub(crate) literals: Vec<&'t str>,
+    pub(crate) may_wrap: bool,
+}
+
+/// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
+pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
+    let ranks: HashMap<&str, usize> =
+        COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
+    let candidates: Vec<BTreeMap<String, u32>> =
+        offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
+
+    // Who could use which anchor.
+    let mut users: HashMap<&str, (u32, Vec<usize>)> = HashMap::new();
+    for (offer, of_offer) in candidates.iter().enumerate() {
+        for (text, rarity) in usable(of_offer) {
+            users.entry(text).or_insert((rarity, Vec::new())).1.push(offer);
+        }
+    }
+    // Greedy cover: the anchor that speaks for most of those without one; of equals the clearly rarer, then the
+    // shorter, then by text, so that the choice does not hang on the order of a map. A count in the heap may be too
+    // high, never too low: it is put right when it comes up.
+    let mut heap: BinaryHeap<(usize, u32, Reverse<usize>, &str)> = users
+        .iter()
+        .map(|(text, (rarity, open))| (open.len(), *rarity / 4, Reverse(text.len()), *text))
+        .collect();
+    let mut anchors = Vec::new();
+    let mut chosen = vec![None; offers.len()];
+    while let Some((count, rarity, length, text)) = heap.pop() {
+        let Some((_, of_text)) = users.get(text) else { continue };
+        let open = of_text.iter().filter(|offer| chosen[**offer].is_none()).count();
+        if open == 0 {
+            continue;
+        }
+        if open < count {
+            heap.push((open, rarity, length, text));
+            continue;
+        }
+        for offer in of_text {
+            if chosen[*offer].is_none() {
+                chosen[*offer] = Some(anchors.len());
+            }
+        }
+        anchors.push(text.to_owned());
+    }
+    (anchors, chosen)
+}
+
+/// Whether the template can be found by some anchor.
+pub(crate) fn has_anchor(offer: &Offer<'_>) -> bool {
+    !candidates_of(offer, &HashMap::new()).is_empty()
+}
+
+/// The anchors that are good enough, or else the rarest alone.
+fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
+    let good: Vec<(&str, u32)> = candidates
+        .iter()
+        .filter(|(_, rarity)| **rarity >= GOOD)
+        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .collect();
+    if !good.is_empty() {
+        return good;
+    }
+    candidates
+        .iter()
+        .max_by_key(|(text, rarity)| (**rarity, text.len()))
+        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .into_iter()
+        .collect()
+}
+
+/// Every run of words that may be an anchor, with its rarity.
+fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for literal in &offer.literals {
+        for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c))
+        {
+            collect(piece, offer.may_wrap, ranks, &mut found);
+        }
+    }
+    if offer.may_wrap && found.values().all(|rarity| *rarity < GOOD) {
+        // No single word is rare enough: words together, which a wrap between them hides.
+        for literal in &offer.literals {
+            for piece in
+                literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c))
+            {
+                collect(piece, false, ranks, &mut found);
+            }
+        }
+    }
+    if found.is_empty() {
+        found = whole_pieces(offer);
+    }
+    found
+}
+
+fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
+    let words = words_of(piece);
+    for begin in 0..words.len() {
+        let mut rarity = 0;
+        for (_, end, word) in words[begin..].iter().take(MAX_WORDS) {
+            rarity += rarity_of(word, ranks);
+            let text = &piece[words[begin].0..*end];
+            // A run of blanks may be printed longer than the text has it.
+            let wraps = one_word && text.contains(' ');
+            if text.len() > MAX_LEN || wraps || text.contains("  ") {
+                break;
+            }
+            if text.len() >= MIN_LEN {
+                found.insert(text.to_owned(), rarity);
+            }
+        }
+    }
+}
+
+/// The pieces as they are, punctuation and blanks included, for a text whose words are too short.
+fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
+    let pieces = offer.literals.iter().flat_map(|literal| {
+        literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\".contains(c))
+    });
+    let mut found = BTreeMap::new();
+    for piece in pieces {
+        let trimmed = piece.trim();
+        if (MIN_LEN..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
+            found.insert(trimmed.to_owned(), 2);
+        } else if (MIN_LEN..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
+            // Blanks that must be printed as they stand, as in a banner.
+            found.insert(piece.to_owned(), 1);
+        }
+    }
+    found
+}
+
+/// Words with their places.
+fn words_of(piece: &str) -> Vec<(usize, usize, &str)> {
+    let mut words = Vec::new();
+    let mut begin = None;
+    for (at, byte) in piece.bytes().enumerate().chain([(piece.len(), b' ')]) {
+        let is_word = byte.is_ascii_alphanumeric() || byte == b'_';
+        match (is_word, begin) {
+            (true, None) => begin = Some(at),
+            (false, Some(from)) => {
+                words.push((from, at, &piece[from..at]));
+                begin = None;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+/// About how many doublings rarer than every line a word is.
+fn rarity_of(word: &str, ranks: &HashMap<&str, usize>) -> u32 {
+    if word.len() < 3 {
+        return 0;
+    }
+    let is_name = |word: &str| {
+        let inner_capital = word.bytes().skip(1).any(|byte| byte.is_ascii_uppercase());
+        inner_capital || word.contains('_') || word.bytes().any(|byte| byte.is_ascii_digit())
+    };
+    match ranks.get(word) {
+        Some(rank) if *rank < 24 => 1,
+        Some(rank) if *rank < 80 => 3,
+        Some(_) => 4,
+        None if word.len() < 5 => 4,
+        // A name of code stands in few lines; a word of English in many.
+        None if is_name(word) => 10,
+        None => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(literal: &str) -> Offer<'_> {
+        Offer { literals: vec![literal], may_wrap: false }
+    }
+
+    #[test]
+    fn templates_share_an_anchor_where_they_can() {
+        let offers = [offer("Marking quux_blob"), offer("with quuxed quux_blob"), offer("zz_grobble")];
+        let (anchors, chosen) = choose(&offers);
+        assert_eq!(anchors.len(), 2);
+        assert_eq!(chosen[0], chosen[1]);
+        assert!(offers[0].literals[0].contains(&anchors[chosen[0].unwrap_or(9)]));
+    }
+
+    #[test]
+    fn a_common_word_alone_is_no_anchor() {
+        let (anchors, _) = choose(&[offer("INFO zz_grobble")]);
+        assert_eq!(anchors, ["zz_grobble"]);
+    }
+
+    #[test]
+    fn quotes_stand_in_no_anchor() {
+        let (anchors, _) = choose(&[offer("key 'zzgrobble' failed")]);
+        assert!(anchors.iter().all(|anchor| !anchor.contains('\'')), "{anchors:?}");
+    }
+
+    #[test]
+    fn a_text_without_six_literal_bytes_has_none() {
+        assert_eq!(choose(&[offer("a: ")]).1, [None]);
+    }
+}

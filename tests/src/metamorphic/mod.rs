@@ -1,0 +1,105 @@
+//! Changes of a bundle that must not change its verdict.
+//!
+//! One file a change. A change gives `None` where a bundle has nothing to change. It is made on text, as a sceptical
+//! operator with sed would make it, and knows nothing of how the readers work. Requests are compared under the renaming
+//! that the change made.
+
+mod evidence;
+mod file_names;
+mod nodes;
+mod paths;
+mod requests;
+mod source_order;
+mod split;
+mod times;
+mod workers;
+
+pub use evidence::{ROUNDS, Weakened, without_evidence};
+
+use crate::bundle::Bundle;
+use crate::verdict::{Found, Verdict};
+use std::collections::BTreeMap;
+
+/// A changed bundle.
+#[derive(Debug, Clone)]
+pub struct Changed {
+    /// The bundle after the change.
+    pub bundle: Bundle,
+    /// Request ids before and after, where they differ.
+    pub requests: BTreeMap<String, String>,
+}
+
+/// A change under which verdicts are equal.
+#[derive(Debug, Clone, Copy)]
+pub struct Change {
+    /// What is changed, for people.
+    pub name: &'static str,
+    /// Makes the change; the findings say which requests there are.
+    pub apply: fn(&Bundle, &[Found]) -> Option<Changed>,
+}
+
+/// All changes.
+pub const CHANGES: [Change; 11] = [
+    Change { name: "workers renamed", apply: workers::rename },
+    Change { name: "nodes renamed", apply: nodes::rename },
+    Change { name: "requests renamed", apply: requests::rename },
+    Change { name: "store paths renamed", apply: paths::rename },
+    Change { name: "files renamed", apply: file_names::rename },
+    Change { name: "clocks a day and two hours later", apply: times::later },
+    Change { name: "clocks three hours earlier", apply: times::earlier },
+    Change { name: "sources listed in reverse", apply: source_order::reverse },
+    Change { name: "workers listed in reverse", apply: source_order::reverse_workers },
+    Change { name: "logs cut into two sources", apply: split::in_halves },
+    Change { name: "logs split by process", apply: split::by_process },
+];
+
+/// What differs between the verdicts on a bundle and on its changed form; empty when nothing does.
+pub fn differences(before: &[Found], after: &[Found], changed: &Changed) -> Vec<String> {
+    let renamed = |id: &String| changed.requests.get(id).unwrap_or(id).clone();
+    let mut expected: Vec<Verdict> = before
+        .iter()
+        .map(|found| {
+            let verdict = found.verdict();
+            Verdict { requests: verdict.requests.iter().map(renamed).collect(), ..verdict }
+        })
+        .collect();
+    let mut lines = Vec::new();
+    for verdict in after.iter().map(Found::verdict) {
+        match expected.iter().position(|other| *other == verdict) {
+            Some(index) => drop(expected.swap_remove(index)),
+            None => lines.push(format!("new: {}", told(&verdict))),
+        }
+    }
+    lines.extend(expected.iter().map(|verdict| format!("gone: {}", told(verdict))));
+    lines.sort();
+    lines
+}
+
+/// A bundle whose names or places changed, but no request.
+fn without_renaming(bundle: Bundle) -> Option<Changed> {
+    Some(Changed { bundle, requests: BTreeMap::new() })
+}
+
+fn told(verdict: &Verdict) -> String {
+    format!(
+        "{} {} cause={} count={:?} tokens={:?} requests={:?}",
+        verdict.detector,
+        verdict.confidence,
+        verdict.cause.as_deref().unwrap_or("-"),
+        verdict.count,
+        verdict.tokens,
+        verdict.requests
+    )
+}
+
+/// Applies an edit of text to every file and to `incident.toml`. Files that are not UTF-8 stay as they are.
+fn edit_text(bundle: &Bundle, edit: impl Fn(&str) -> String) -> Option<Bundle> {
+    let mut edited = bundle.clone();
+    edited.incident = edit(&bundle.incident.to_string()).parse().ok()?;
+    for bytes in edited.files.values_mut() {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            *bytes = edit(text).into_bytes();
+        }
+    }
+    Some(edited)
+}

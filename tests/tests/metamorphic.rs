@@ -1,0 +1,109 @@
+//! Names, clocks and the order of input do not change a verdict; the evidence does.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test states what it expects")]
+
+use kvprov_tests::binary::Binary;
+use kvprov_tests::bundle::Bundle;
+use kvprov_tests::metamorphic::{CHANGES, Change, ROUNDS, Weakened, differences, without_evidence};
+use kvprov_tests::verdict::{Confidence, Found};
+use kvprov_tests::{corpus, pool};
+
+fn bundles() -> Vec<Bundle> {
+    let directories = corpus::bundles(&corpus::root()).unwrap();
+    directories.iter().map(|directory| Bundle::load(directory).unwrap()).collect()
+}
+
+fn replay(binary: &Binary, bundle: &Bundle) -> Vec<Found> {
+    let on_disk = bundle.write().unwrap();
+    binary.replay(on_disk.path()).unwrap_or_else(|error| panic!("{}: {error}", bundle.name)).findings
+}
+
+/// What is wrong with a change of a bundle, a line each.
+fn wrong(binary: &Binary, bundle: &Bundle, before: &[Found], change: &Change) -> Vec<String> {
+    let Some(changed) = (change.apply)(bundle, before) else { return Vec::new() };
+    let after = replay(binary, &changed.bundle);
+    let lines = differences(before, &after, &changed);
+    lines.into_iter().map(|line| format!("{}, {}: {line}", bundle.name, change.name)).collect()
+}
+
+#[test]
+fn names_clocks_and_order_do_not_change_a_verdict() {
+    let binary = Binary::of_workspace().unwrap();
+    if !binary.has_replay() {
+        return;
+    }
+    let wrong = pool::map(&bundles(), |bundle| {
+        let before = replay(&binary, bundle);
+        CHANGES.iter().flat_map(|change| wrong(&binary, bundle, &before, change)).collect::<Vec<_>>()
+    })
+    .concat();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_finding_weakens_without_its_evidence() {
+    let binary = Binary::of_workspace().unwrap();
+    if !binary.has_replay() {
+        return;
+    }
+    let standing = pool::map(&bundles(), |bundle| {
+        let before = replay(&binary, bundle);
+        let strong = before.iter().filter(|found| found.confidence >= Confidence::Suspected);
+        strong
+            .filter(|found| outlives_its_evidence(&binary, bundle, found))
+            .map(|found| {
+                format!(
+                    "{}: {} {} stands without {:?}",
+                    bundle.name, found.detector, found.confidence, found.evidence
+                )
+            })
+            .collect::<Vec<_>>()
+    })
+    .concat();
+    assert!(standing.is_empty(), "{}", standing.join("\n"));
+}
+
+fn outlives_its_evidence(binary: &Binary, bundle: &Bundle, found: &Found) -> bool {
+    let mut bundle = bundle.clone();
+    let mut standing = found.clone();
+    for _ in 0..ROUNDS {
+        // Evidence that cannot be deleted alone proves that the finding does not hang on what was deleted.
+        let Some(edited) = without_evidence(&bundle, &standing) else { return false };
+        let after = replay(binary, &edited);
+        match Weakened::successor(found, &after) {
+            Some(successor) => (bundle, standing) = (edited, successor.clone()),
+            None => return false,
+        }
+    }
+    true
+}
+
+#[test]
+fn every_change_applies_to_some_bundle() {
+    let requests = |bundle: &Bundle| {
+        // Without findings there are no requests to rename; any id of the input will do here.
+        let text = bundle.files.values().find_map(|bytes| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            text.split('\'').map(str::to_owned).find(|word| word.len() == 32 && !word.contains(' '))
+        });
+        text.into_iter().collect::<std::collections::BTreeSet<String>>()
+    };
+    let bundles = bundles();
+    for change in CHANGES {
+        let applies = bundles.iter().any(|bundle| {
+            let found = Found {
+                id: String::new(),
+                detector: "silent_recompute".to_owned(),
+                confidence: Confidence::Suspected,
+                cause: None,
+                requests: requests(bundle),
+                workers: std::collections::BTreeSet::new(),
+                tokens: None,
+                count: None,
+                evidence: Vec::new(),
+            };
+            (change.apply)(bundle, &[found]).is_some_and(|changed| changed.bundle != *bundle)
+        });
+        assert!(applies, "{} changes no bundle of the corpus", change.name);
+    }
+}

@@ -1,0 +1,47 @@
+//! Set-up of a fresh machine: what is missing is installed, with a line that says what and why.
+//!
+//! Nothing is installed that is there. The toolchain itself comes from rustup; `.ci/run` cares for a linker before
+//! cargo can run at all.
+
+use crate::step;
+use anyhow::{Context, Result};
+use std::process::Command;
+
+/// Makes sure that everything is there which the checks call.
+pub(crate) fn run() -> Result<()> {
+    component("rustfmt", "cargo-fmt", "the format check calls it")?;
+    component("clippy", "cargo-clippy", "the lints call it")?;
+    if std::env::var_os("KVPROV_DENY").is_some() && !step::is_installed("cargo-deny") {
+        println!("    installing cargo-deny by cargo: KVPROV_DENY asks for its checks; this takes minutes");
+        step::cargo(&["install", "--locked", "cargo-deny"])?;
+    }
+    Ok(())
+}
+
+/// Installs a Debian package unless its program is there.
+pub(crate) fn package(program: &str, package: &str, why: &str) -> Result<()> {
+    if step::is_installed(program) {
+        return Ok(());
+    }
+    println!("    installing {package} by apt: {why}");
+    // Old package lists often do; if not, the installation says so.
+    if let Err(error) = step::command(Command::new("apt-get").args(["update", "-qq"])) {
+        println!("    {error:#}; going on with the lists that are there");
+    }
+    step::command(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args([
+        "install",
+        "-y",
+        "-qq",
+        "--no-install-recommends",
+        package,
+    ]))
+    .with_context(|| format!("installing {package}; as another user than root install it by hand"))
+}
+
+fn component(name: &str, program: &str, why: &str) -> Result<()> {
+    if step::is_installed(program) {
+        return Ok(());
+    }
+    println!("    installing {name} by rustup: {why}");
+    step::command(Command::new("rustup").args(["component", "add", name]))
+}

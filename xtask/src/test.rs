@@ -1,0 +1,60 @@
+//! `cargo xtask test`: everything that CI checks, with its set-up.
+//!
+//! Cheap checks come first, so that a slip is told in seconds. All of them run on every machine that has rustup.
+
+use crate::{docs, score, setup, step, tidy};
+use anyhow::Result;
+use std::process::Command;
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Also run the tests that take minutes (every bundle in a hundred orders).
+    #[arg(long)]
+    long: bool,
+}
+
+/// Runs all checks.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    step::check("set-up", setup::run)?;
+    step::check("format", || step::cargo(&["fmt", "--all", "--check"]))?;
+    step::check("tidy", tidy::run)?;
+    step::check("docs are fresh", docs::check)?;
+    if step::is_installed("cargo-deny") {
+        // The advisory database lives on a host that CI may not reach; licences, bans and sources need no network.
+        step::check("dependencies", || {
+            step::cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
+        })?;
+    }
+    step::check("lints", || {
+        step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])
+    })?;
+    step::check("tests", || tests(arguments.long))?;
+    step::check("score", score::of_corpus)
+}
+
+fn tests(long: bool) -> Result<()> {
+    // Built once and named, so that no test asks cargo for it again.
+    let binary = score::build_binary()?;
+    let with_binary = |command: &mut Command| {
+        command.env("KVPROV_BIN", &binary);
+    };
+    let mut run = step::cargo_command();
+    with_binary(&mut run);
+    if step::is_installed("cargo-nextest") {
+        run.args(["nextest", "run", "--workspace", "--no-fail-fast", "--status-level", "slow"]);
+        if long {
+            run.args(["--run-ignored", "all"]);
+        }
+        step::command(&mut run)?;
+        // nextest runs no examples in documentation.
+        let mut docs = step::cargo_command();
+        with_binary(&mut docs);
+        return step::command(docs.args(["test", "--quiet", "--workspace", "--doc"]));
+    }
+    run.args(["test", "--workspace", "--no-fail-fast"]);
+    if long {
+        run.args(["--", "--include-ignored"]);
+    }
+    step::command(&mut run)
+}
