@@ -76,10 +76,10 @@ fn unread_leases(view: &View<'_>, worker: &WorkerId) -> Vec<Observation> {
     let observations = view.worker(worker);
     let mut read: BTreeSet<RequestStem> = BTreeSet::new();
     for observation in observations.iter() {
-        if let Body::Lease(lease) = &observation.body {
-            if matches!(lease.state, Some(LeaseState::ReadAfterEnd | LeaseState::Released)) {
-                read.extend(stems(observation));
-            }
+        if let Body::Lease(lease) = &observation.body
+            && matches!(lease.state, Some(LeaseState::ReadAfterEnd | LeaseState::Released))
+        {
+            read.extend(stems(observation));
         }
     }
     observations

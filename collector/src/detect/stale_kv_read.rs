@@ -42,7 +42,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let mut lone = draft(worker, Confidence::Suspected);
     for (stem, life) in lives.iter().filter(|(_, life)| !life.read.is_empty()) {
         let release =
-            life.expired.iter().filter(|expired| life.read.iter().any(|read| precedes(expired, read))).last();
+            life.expired.iter().rfind(|expired| life.read.iter().any(|read| precedes(expired, read)));
         let target = match release {
             Some(release) if read_before(view, worker, stem, life, release) => continue,
             Some(_) => &mut proven,

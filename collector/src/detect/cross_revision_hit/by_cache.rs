@@ -305,10 +305,11 @@ fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Optio
     }
     let mut hits = Hits::new();
     for observation in observations.iter().filter(|o| o.envelope.wall >= first.envelope.wall) {
-        if let Body::CacheUse(used) = &observation.body {
-            if used.tier == Some(Tier::Storage) && used.retrieved.or(used.hit).unwrap_or(0) > 0 {
-                hits.push((used.retrieved.unwrap_or(0) as f64, observation.clone()));
-            }
+        if let Body::CacheUse(used) = &observation.body
+            && used.tier == Some(Tier::Storage)
+            && used.retrieved.or(used.hit).unwrap_or(0) > 0
+        {
+            hits.push((used.retrieved.unwrap_or(0) as f64, observation.clone()));
         }
     }
     Some(hits)
@@ -353,10 +354,10 @@ fn by_other_adapter(view: &View<'_>, member: &Member) -> Option<(Cause, Draft, S
             continue;
         }
         let digest = |name: &str| member.adapter_at(name, observation.envelope.wall).cloned();
-        if let (Some(a), Some(b)) = (digest(adapter), digest(other_name)) {
-            if a.compare(&b) == kvprov_model::factor::Comparison::Equal {
-                continue;
-            }
+        if let (Some(a), Some(b)) = (digest(adapter), digest(other_name))
+            && a.compare(&b) == kvprov_model::factor::Comparison::Equal
+        {
+            continue;
         }
         let mut draft =
             Draft::new(Detector::CrossRevisionHit, Cause::Adapter, Confidence::Suspected, member.id.as_str());

@@ -38,22 +38,24 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
 
 type Derived<'o> = (&'o Observation, &'o KeyDerivation);
 
-/// Derivations that may disagree: of the same tokens or beginning with the same token, the first of each worker and
-/// form. Debug logs print thousands; what one worker repeats says nothing new.
+/// What makes derivations comparable: a digest of tokens and, for whole inputs, the hash before and the token count.
+type Input<'o> = (&'o str, Option<&'o str>, Option<i64>);
+
+/// Derivations that may disagree: of the same input or beginning with the same token, the first of each worker and
+/// token form. Debug logs print thousands; what one worker repeats says nothing new.
 fn comparable(fleet: &[Observation]) -> Vec<Vec<Derived<'_>>> {
-    let mut groups: BTreeMap<(&str, &str), BTreeMap<(&str, &str), Derived<'_>>> = BTreeMap::new();
+    let mut groups: BTreeMap<Input<'_>, BTreeMap<[&str; 2], Derived<'_>>> = BTreeMap::new();
     for observation in fleet {
         let Body::KeyDerivation(derivation) = &observation.body else { continue };
         let form = derivation.token_form.as_deref().unwrap_or_default();
-        let inputs = [("tokens", &derivation.tokens_digest), ("first", &derivation.first_token_digest)];
-        for (kind, digest) in inputs {
-            let Some(digest) = digest else { continue };
-            let parent = derivation.parent.as_deref().filter(|_| kind == "tokens").unwrap_or_default();
-            groups
-                .entry((digest, parent))
-                .or_default()
-                .entry((observation.worker(), form))
-                .or_insert((observation, derivation));
+        let whole = derivation
+            .tokens_digest
+            .as_deref()
+            .map(|digest| (digest, derivation.parent.as_deref(), derivation.tokens));
+        let first = derivation.first_token_digest.as_deref().map(|digest| (digest, None, None));
+        for input in [whole, first].into_iter().flatten() {
+            let of_worker = groups.entry(input).or_default();
+            of_worker.entry([observation.worker(), form]).or_insert((observation, derivation));
         }
     }
     groups.into_values().map(|group| group.into_values().collect()).collect()
@@ -75,10 +77,11 @@ fn disagree(
     let (left, right) = (a.1, b.1);
     let first_equal =
         left.first_token_digest.is_some() && left.first_token_digest == right.first_token_digest;
-    if let (Some(x), Some(y)) = (&left.token_form, &right.token_form) {
-        if x != y && first_equal {
-            return Some(Cause::TokenForm);
-        }
+    if let (Some(x), Some(y)) = (&left.token_form, &right.token_form)
+        && x != y
+        && first_equal
+    {
+        return Some(Cause::TokenForm);
     }
     let same_input = left.tokens_digest.is_some()
         && left.tokens_digest == right.tokens_digest

@@ -5,13 +5,13 @@
 
 use super::Trouble;
 use super::meanwhile::Meanwhile;
-use crate::view::request::stems;
 use crate::view::View;
+use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
+use kvprov_model::fact;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Consequence, KvLoad, Observation, RequestLeg, Role, Tier};
-use kvprov_model::fact;
 
 /// A scheduler reports what it did with failed loads at most this long after the failure was printed.
 const REPORT_DELAY: i64 = 300 * SECOND;
@@ -115,13 +115,13 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
-        if policy != Policy::Fail {
-            if let Some((interval, tokens)) = meanwhile.computed(&intervals, &trouble) {
-                trouble.answered(&interval.observation);
-                let tokens = (open_count == 1).then_some(tokens);
-                decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
-                continue;
-            }
+        if policy != Policy::Fail
+            && let Some((interval, tokens)) = meanwhile.computed(&intervals, &trouble)
+        {
+            trouble.answered(&interval.observation);
+            let tokens = (open_count == 1).then_some(tokens);
+            decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+            continue;
         }
         decided.push(policy.suggest(trouble));
     }
@@ -227,8 +227,7 @@ impl Reports {
     fn failed(&mut self, stem: Option<&RequestStem>) -> Option<&Report> {
         let stem = stem?;
         let report = self.0.iter_mut().find(|report| {
-            report.load.consequence == Some(Consequence::RequestFailed)
-                && report.stems.contains(stem)
+            report.load.consequence == Some(Consequence::RequestFailed) && report.stems.contains(stem)
         })?;
         report.used = true;
         Some(report)
@@ -292,12 +291,10 @@ impl Reports {
             if told_elsewhere {
                 continue;
             }
-            if is_bare {
-                if let Some(held) = rest.iter_mut().find(|one| near(one)) {
-                    held.trouble.blame(&cause);
-                    held.trouble.add(&report.observation);
-                    continue;
-                }
+            if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {
+                held.trouble.blame(&cause);
+                held.trouble.add(&report.observation);
+                continue;
             }
             let mut trouble = Trouble::new(
                 load.request_ids

@@ -312,10 +312,10 @@ fn others(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> Vec<Observat
         look(&view.request(stem));
     }
     for proof in &trouble.proofs {
-        if let Body::Transfer(transfer) = &proof.body {
-            if let Some(join) = &transfer.transfer_id {
-                look(&view.select(crate::ledger::IndexKey::Transfer(join.clone())));
-            }
+        if let Body::Transfer(transfer) = &proof.body
+            && let Some(join) = &transfer.transfer_id
+        {
+            look(&view.select(crate::ledger::IndexKey::Transfer(join.clone())));
         }
     }
     found
@@ -323,10 +323,10 @@ fn others(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> Vec<Observat
 
 fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
     for observation in others(view, worker, trouble) {
-        if let Some(statement) = Statement::of(&observation) {
-            if let Some(cause) = &statement.cause {
-                trouble.blame(cause);
-            }
+        if let Some(statement) = Statement::of(&observation)
+            && let Some(cause) = &statement.cause
+        {
+            trouble.blame(cause);
         }
         trouble.add(&observation);
     }
