@@ -55,8 +55,7 @@ fn without_an_arrival_it_is_suspected() {
 
 #[test]
 fn an_arrival_that_is_seen_later_keeps_the_id() {
-    let (before, after) =
-        (pair("sha256:aa", "sha256:bb"), with_arrival(pair("sha256:aa", "sha256:bb")));
+    let (before, after) = (pair("sha256:aa", "sha256:bb"), with_arrival(pair("sha256:aa", "sha256:bb")));
     assert_eq!(before.only(&CROSSED).id, after.only(&CROSSED).id);
 }
 

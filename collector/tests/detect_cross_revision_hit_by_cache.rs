@@ -237,7 +237,8 @@ fn an_adapter_whose_first_request_misses_is_quiet() {
     let spans = [("08:00:10", "08:00:20", "a", 0.0), ("08:00:30", "08:00:40", "b", 0.0)];
     let again = ("08:00:50", "08:01:00", "b", 256.0);
     for (at, until, adapter, external) in spans.into_iter().chain([again]) {
-        let leg = RequestLeg { adapter: Some(adapter.to_owned()), status: Some(200), ..RequestLeg::default() };
+        let leg =
+            RequestLeg { adapter: Some(adapter.to_owned()), status: Some(200), ..RequestLeg::default() };
         scene.at(at).on("e0").tell(Body::RequestLeg(leg));
         scene.at(until).on("e0").tell(counted(at, &[(counter::PROMPT_EXTERNAL, external)]));
     }

@@ -22,16 +22,16 @@ fn decoder() -> Scene {
 /// Handshakes with two peers that do not answer, five seconds each.
 fn two_dead_peers() -> Scene {
     let mut scene = decoder();
-    scene
-        .at("08:00:15")
-        .on("d0")
-        .line("d.log", 3)
-        .tell(handshake_with("e-1", "lab-1", Cause::HandshakeTimeout));
-    scene
-        .at("08:00:20")
-        .on("d0")
-        .line("d.log", 4)
-        .tell(handshake_with("e-2", "lab-2", Cause::HandshakeTimeout));
+    scene.at("08:00:15").on("d0").line("d.log", 3).tell(handshake_with(
+        "e-1",
+        "lab-1",
+        Cause::HandshakeTimeout,
+    ));
+    scene.at("08:00:20").on("d0").line("d.log", 4).tell(handshake_with(
+        "e-2",
+        "lab-2",
+        Cause::HandshakeTimeout,
+    ));
     scene
 }
 

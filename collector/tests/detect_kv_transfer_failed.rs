@@ -30,7 +30,10 @@ fn an_engine_that_aborts_confirms_the_failure() {
     scene.at("08:00:10").on("d0").line("d.log", 9).tell(aborted("a1", Cause::HandshakeFailed));
     let found = scene.only(&FAILED);
     assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
-    assert_eq!((found.requests.clone(), places(&found)), (vec!["a1".to_owned()], ["d.log:9".to_owned()].into()));
+    assert_eq!(
+        (found.requests.clone(), places(&found)),
+        (vec!["a1".to_owned()], ["d.log:9".to_owned()].into())
+    );
     scene.assert_quiet(&Detector::SilentRecompute);
 }
 

@@ -5,10 +5,10 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, Consequence, KvLoad, RequestLeg, Role, Tier};
+use kvprov_model::observation::{Body, Consequence, KvLoad, RequestLeg, Tier};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
-use scene::{NODE, Scene, names_unknown, places};
+use scene::{Scene, names_unknown, places};
 
 const RECOMPUTE: Detector = Detector::SilentRecompute;
 
@@ -29,11 +29,7 @@ fn refused_and_answered() -> Scene {
         .on("d0")
         .line("d.log", 17)
         .tell(handshake_failed("cmpl-lab-1-0-920717f1", Cause::CompatHashMismatch));
-    scene
-        .at("08:00:12")
-        .on("r0")
-        .line("r.log", 4)
-        .tell(Body::RequestLeg(decode_leg("lab-1", true, 102)));
+    scene.at("08:00:12").on("r0").line("r.log", 4).tell(Body::RequestLeg(decode_leg("lab-1", true, 102)));
     scene
 }
 
@@ -180,8 +176,7 @@ fn a_load_that_names_no_request_is_suspected() {
 fn parameters_lost() -> Scene {
     let mut scene = pair();
     for (second, request) in [("10", "r2"), ("20", "r3")] {
-        let leg =
-            RequestLeg { remote_request_id: Some(format!("cmpl-{request}-0")), ..prefill_leg(request) };
+        let leg = RequestLeg { remote_request_id: Some(format!("cmpl-{request}-0")), ..prefill_leg(request) };
         scene.at(&format!("08:00:{second}")).on("r0").tell(Body::RequestLeg(leg));
         let leg = decode_leg(request, false, 100);
         scene.at(&format!("08:00:{second}.500")).on("r0").tell(Body::RequestLeg(leg));
@@ -207,86 +202,7 @@ fn lost_parameters_without_the_decode_sides_counters_are_suspected() {
     assert!(names_unknown(&found, "own cache"), "{:?}", found.unknown);
 }
 
-/// A pair of which only counters are seen.
-fn counted_only(values: &[(&str, f64)]) -> Scene {
-    let mut scene = Scene::new();
-    scene.worker("p0").prefill();
-    scene.worker("d0").decode().fact(fact::BLOCK_SIZE, "16").fact(fact::LOCAL_COMPUTE_BASELINE, "1");
-    scene.at("08:01:00").on("d0").line("d1.prom", 0).tell(counted("08:00:00", values));
-    scene
-}
-
-const WHOLE_PROMPTS: [(&str, f64); 2] =
-    [(counter::PROMPT_LOCAL_COMPUTE, 2400.0), (counter::REQUESTS_ANSWERED, 24.0)];
-
-#[test]
-fn prompts_computed_on_a_decode_worker_are_suspected_while_the_routing_is_unknown() {
-    let found = counted_only(&WHOLE_PROMPTS).only(&RECOMPUTE);
-    assert_eq!((found.confidence, found.tokens), (Confidence::Suspected, 2376));
-    assert!(names_unknown(&found, "routing"), "{:?}", found.unknown);
-    assert!(places(&found).contains("d1.prom:0"));
-}
-
-#[test]
-fn prompts_computed_on_both_workers_without_a_transfer_are_a_recompute() {
-    let mut scene = counted_only(&WHOLE_PROMPTS);
-    let values = [(counter::PROMPT_LOCAL_COMPUTE, 2400.0)];
-    scene.at("08:01:00").on("p0").line("p1.prom", 0).tell(counted("08:00:00", &values));
-    let found = scene.only(&RECOMPUTE);
-    assert_eq!(found.workers, ["d0", "p0"]);
-    assert!(found.confidence >= Confidence::Suspected);
-}
-
 // === stays quiet ===
-
-#[test]
-fn preemption_is_no_recompute() {
-    let mut values = WHOLE_PROMPTS.to_vec();
-    values.push((counter::PREEMPTIONS, 3.0));
-    counted_only(&values).assert_silent();
-}
-
-#[test]
-fn the_last_token_of_each_prompt_is_no_recompute() {
-    let values = [
-        (counter::PROMPT_LOCAL_COMPUTE, 24.0),
-        (counter::PROMPT_EXTERNAL, 912.0),
-        (counter::REQUESTS_ANSWERED, 24.0),
-        (counter::TRANSFERS_SUCCEEDED, 24.0),
-    ];
-    counted_only(&values).assert_silent();
-}
-
-#[test]
-fn prompts_shorter_than_a_block_are_no_recompute() {
-    let values = [(counter::PROMPT_LOCAL_COMPUTE, 24.0 * 9.0), (counter::REQUESTS_ANSWERED, 24.0)];
-    counted_only(&values).assert_silent();
-}
-
-#[test]
-fn short_prompts_that_the_router_prefills_there_on_purpose_are_no_recompute() {
-    let mut scene = counted_only(&WHOLE_PROMPTS);
-    scene.worker("r0").router().fact(fact::LOCAL_PREFILL_LIMIT, "128");
-    scene.assert_silent();
-}
-
-#[test]
-fn prompts_that_the_router_decided_to_decode_only_are_no_recompute() {
-    let mut scene = counted_only(&WHOLE_PROMPTS);
-    scene.worker("r0").router();
-    let values = [(counter::ROUTED_DECODE_ONLY, 24.0)];
-    scene.at("08:01:00").on("r0").tell(counted("08:00:00", &values));
-    scene.assert_silent();
-}
-
-#[test]
-fn a_request_without_a_prefill_leg_is_decode_only() {
-    let mut scene = pair();
-    scene.at("08:00:30").on("r0").tell(Body::RequestLeg(decode_leg("lab-3", false, 102)));
-    let values = [(counter::PROMPT_LOCAL_COMPUTE, 102.0), (counter::REQUESTS_ANSWERED, 1.0)];
-    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
-    scene.assert_silent();
-}
 
 #[test]
 fn a_decode_only_request_beside_a_recompute_adds_nothing() {
@@ -347,19 +263,6 @@ fn a_retry_that_arrived_heals_the_failure() {
 }
 
 #[test]
-fn workers_that_prefill_compute_prompts_by_trade() {
-    for role in [Role::Prefill, Role::Both] {
-        let mut scene = Scene::new();
-        match role {
-            Role::Prefill => scene.worker("w0").prefill(),
-            _ => scene.worker("w0").both(),
-        };
-        scene.at("08:01:00").on("w0").tell(counted("08:00:00", &WHOLE_PROMPTS));
-        scene.assert_silent();
-    }
-}
-
-#[test]
 fn a_cold_miss_is_no_recompute() {
     let mut scene = Scene::new();
     scene.worker("e0").both();
@@ -399,27 +302,6 @@ fn a_store_miss_without_a_lookup_hit_is_left_to_the_store() {
 // === what is absent, lost or late ===
 
 #[test]
-fn counters_wait_for_the_watermark_of_every_node() {
-    let mut scene = counted_only(&WHOLE_PROMPTS);
-    scene.worker("r0").router().node("node-b");
-    assert!(scene.findings_so_far().is_empty(), "nothing may be concluded before node-b has spoken");
-    scene.at("08:01:20").on("d0").tell(alive());
-    assert!(scene.findings_so_far().is_empty(), "{NODE} has passed, node-b has not");
-    scene.at("08:01:20").on("r0").tell(alive());
-    assert_eq!(scene.so_far_by(&RECOMPUTE).len(), 1);
-}
-
-#[test]
-fn what_a_router_lost_is_named_as_unknown() {
-    let mut scene = counted_only(&WHOLE_PROMPTS);
-    scene.worker("r0").router();
-    scene.at("08:00:30").on("r0").tell(lost(12));
-    let found = scene.only(&RECOMPUTE);
-    assert_eq!(found.confidence, Confidence::Suspected);
-    assert!(names_unknown(&found, "lost lines"), "{:?}", found.unknown);
-}
-
-#[test]
 fn better_evidence_keeps_the_id() {
     let mut scene = pair();
     scene.worker("d0").policy("recompute");
@@ -438,8 +320,16 @@ fn thousands_of_failures_are_one_bounded_finding() {
     let mut scene = pair();
     for request in 0..1500 {
         let id = format!("lab-{request}");
-        scene.at("08:00:10").on("d0").line("d.log", request + 1).tell(handshake_failed(&id, Cause::HandshakeTimeout));
-        scene.at("08:00:11").on("d0").line("e.log", request + 1).tell(handshake_failed("", Cause::HandshakeFailed));
+        scene
+            .at("08:00:10")
+            .on("d0")
+            .line("d.log", request + 1)
+            .tell(handshake_failed(&id, Cause::HandshakeTimeout));
+        scene
+            .at("08:00:11")
+            .on("d0")
+            .line("e.log", request + 1)
+            .tell(handshake_failed("", Cause::HandshakeFailed));
     }
     scene.at("08:00:20").on("d0").tell(rescheduled(1500, 90_000));
     let found = scene.only(&RECOMPUTE);

@@ -21,10 +21,10 @@ fn over_a_pair(prefill: &str, decode: &str) -> Scene {
             scene.worker(worker).weights(digest);
         }
     }
-    scene.at("08:00:10").on("r0").tell(Body::RequestLeg(RequestLeg {
-        model: Some("prod".to_owned()),
-        ..prefill_leg("lab-1")
-    }));
+    scene
+        .at("08:00:10")
+        .on("r0")
+        .tell(Body::RequestLeg(RequestLeg { model: Some("prod".to_owned()), ..prefill_leg("lab-1") }));
     scene.at("08:00:12").on("r0").tell(Body::RequestLeg(RequestLeg {
         remote_engine_id: Some("e-p".to_owned()),
         ..decode_leg("lab-1", true, 102)

@@ -175,7 +175,8 @@ pub fn names_unknown(finding: &Finding, words: &str) -> bool {
 
 /// A time of day of the scene: `08:00:10` or `08:00:10.250`.
 pub fn clock(time: &str) -> WallTime {
-    WallTime::parse_rfc3339(&format!("2026-08-16T{time}Z")).unwrap_or_else(|| panic!("no time of day: {time}"))
+    WallTime::parse_rfc3339(&format!("2026-08-16T{time}Z"))
+        .unwrap_or_else(|| panic!("no time of day: {time}"))
 }
 
 fn ledger_of(observations: &[Observation], batch: usize) -> MemoryLedger {

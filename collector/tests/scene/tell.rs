@@ -4,8 +4,8 @@ use super::clock;
 use kvprov_model::finding::Cause;
 use kvprov_model::observation::{
     AdminCall, AdminClass, Alive, Artifact, ArtifactAction, Block, BlockAction, Body, CacheUse, Consequence,
-    Counters, Handshake, KeyDerivation, KvLoad, Lease, LeaseState, Loss, Outcome, RequestLeg, Role, Store, Tier,
-    Transfer,
+    Counters, Handshake, KeyDerivation, KvLoad, Lease, LeaseState, Loss, Outcome, RequestLeg, Role, Store,
+    Tier, Transfer,
 };
 
 /// A source of the worker lost records.
