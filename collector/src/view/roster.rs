@@ -19,7 +19,7 @@ pub struct Member {
     pub engine: Option<String>,
     /// Its version, where known.
     pub version: Option<String>,
-    /// Its role as declared.
+    /// Its role as declared, else as its settings tell.
     pub role: Option<Role>,
     /// Engine ids by which peers know it.
     pub engine_ids: BTreeSet<String>,
@@ -72,6 +72,9 @@ impl Roster {
                 adapters: BTreeMap::new(),
             });
             member.take(observation);
+        }
+        for member in members.values_mut().filter(|member| member.role.is_none()) {
+            member.role = member.fact(fact::ROLE).map(Role::from);
         }
         Self { members }
     }
