@@ -124,7 +124,7 @@ mod tests {
     fn a_new_finding_opens_and_an_equal_one_is_silent() {
         let one = finding(10, Confidence::Suspected);
         assert_eq!(states(&[], vec![one.clone()]), [FindingState::Opened]);
-        assert_eq!(states(&[one.clone()], vec![one]), []);
+        assert_eq!(states(std::slice::from_ref(&one), vec![one.clone()]), []);
     }
 
     #[test]
