@@ -1,5 +1,5 @@
 //! From bytes to observations, with a small pack of this test's own.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use kvprov_agent::logs::{LineCounts, LogOptions, LogReader, MAX_LINE};
 use kvprov_agent::source::SourceContext;
@@ -182,7 +182,9 @@ fn ids_differ_by_place_and_repeat_for_the_same_place() {
 
 #[test]
 fn a_wrapped_id_is_joined() {
-    let seen = read("ERROR 10-16 17:22:56 [n.py:8] Releasing grault for request 46126a31-6b81\n-435d which were retrieved by 0 workers.\n");
+    let seen = read(
+        "ERROR 10-16 17:22:56 [n.py:8] Releasing grault for request 46126a31-6b81\n-435d which were retrieved by 0 workers.\n",
+    );
     let Body::Lease(lease) = &seen[0].body else { panic!("{seen:?}") };
     assert_eq!(lease.request_id.as_deref(), Some("46126a31-6b81-435d"));
     assert_eq!((seen.len(), seen[0].envelope.position), (1, 1));
@@ -252,8 +254,12 @@ fn a_cause_of_another_process_or_of_long_ago_explains_nothing() {
     let cause = "RuntimeError: Frobnitz mismatch. Expected e1,received e2.";
     let failure = "Quux pull failed for request r1 from e1";
     for text in [
-        format!("(A pid=1) ERROR 11-29 15:55:20 [n.py:8] {cause}\n(B pid=2) ERROR 11-29 15:55:20 [n.py:9] {failure}\n"),
-        format!("(A pid=1) ERROR 11-29 15:55:20 [n.py:8] {cause}\n(A pid=1) ERROR 11-29 15:55:40 [n.py:9] {failure}\n"),
+        format!(
+            "(A pid=1) ERROR 11-29 15:55:20 [n.py:8] {cause}\n(B pid=2) ERROR 11-29 15:55:20 [n.py:9] {failure}\n"
+        ),
+        format!(
+            "(A pid=1) ERROR 11-29 15:55:20 [n.py:8] {cause}\n(A pid=1) ERROR 11-29 15:55:40 [n.py:9] {failure}\n"
+        ),
         format!(
             "(A pid=1) ERROR 11-29 15:55:20 [n.py:8] {cause}\n{}(A pid=1) ERROR 11-29 15:55:20 [n.py:9] {failure}\n",
             "noise\n".repeat(61)
@@ -269,7 +275,10 @@ fn a_cause_of_another_process_or_of_long_ago_explains_nothing() {
 #[test]
 fn a_cause_without_a_failure_is_told_only_where_it_states_one_alone() {
     assert!(read("ERROR 11-29 15:55:20 [n.py:8] Frobnitz mismatch. Expected e1,received e2.\n").is_empty());
-    assert_eq!(kinds(&read("ERROR 11-29 15:55:20 [n.py:8] Frobnitz collapsed alone with e1\n")), [("handshake", 1)]);
+    assert_eq!(
+        kinds(&read("ERROR 11-29 15:55:20 [n.py:8] Frobnitz collapsed alone with e1\n")),
+        [("handshake", 1)]
+    );
 }
 
 #[test]
@@ -288,12 +297,17 @@ fn statements_by_the_thousand_fold_and_keep_their_span() {
         .collect();
     assert_eq!(times.iter().sum::<i64>(), 180);
     assert_eq!(seen.len(), 4);
-    assert_eq!((wall(&seen[0]).as_str(), wall(&seen[3]).as_str()), ("2026-10-09T19:00:00.000Z", "2026-10-09T19:02:59.000Z"));
+    assert_eq!(
+        (wall(&seen[0]).as_str(), wall(&seen[3]).as_str()),
+        ("2026-10-09T19:00:00.000Z", "2026-10-09T19:02:59.000Z")
+    );
 }
 
 #[test]
 fn a_multiplier_of_ray_counts() {
-    let seen = read("(W pid=1) DEBUG 10-09 19:47:51 [s.py:3] r1 is still in WAITING_FOR_GARPLY state. [repeated 15x across cluster]\n");
+    let seen = read(
+        "(W pid=1) DEBUG 10-09 19:47:51 [s.py:3] r1 is still in WAITING_FOR_GARPLY state. [repeated 15x across cluster]\n",
+    );
     let Body::Transfer(transfer) = &seen[0].body else { panic!("{seen:?}") };
     assert_eq!(transfer.times, Some(15));
 }
@@ -315,7 +329,8 @@ fn a_first_line_without_a_clock_was_said_just_before_the_first_that_has_one() {
 
 #[test]
 fn a_log_without_any_clock_is_undated() {
-    let seen = read(&format!("Recovered waldo: 7 tokens\n{}Recovered waldo: 8 tokens\n", "noise\n".repeat(300)));
+    let seen =
+        read(&format!("Recovered waldo: 7 tokens\n{}Recovered waldo: 8 tokens\n", "noise\n".repeat(300)));
     assert_eq!(seen.iter().map(wall).collect::<Vec<_>>(), ["-", "-", "-"]);
 }
 
@@ -398,7 +413,13 @@ fn nothing_that_a_client_wrote_is_kept() {
 #[test]
 fn of_an_endless_line_only_the_head_is_kept() {
     let mut reader = LogReader::new(
-        SourceContext { node: "n".into(), worker: None, stream: "s".into(), instance: "s".into(), generation: 0 },
+        SourceContext {
+            node: "n".into(),
+            worker: None,
+            stream: "s".into(),
+            instance: "s".into(),
+            generation: 0,
+        },
         options(),
         PACKS.matcher(),
         &PACKS,
@@ -438,9 +459,20 @@ fn a_journal_entry_of_several_lines_is_read_line_by_line() {
 }
 
 #[test]
+fn objects_among_plain_lines_are_read_wherever_they_stand() {
+    let hop = "{\"t\": 1795967062.5, \"hop\": \"P\", \"rid\": \"r9\"}\n";
+    let noise = "INFO 05-05 10:00:00 [x.py:1] nothing\n".repeat(700);
+    let seen = read(&format!("{noise}{hop}{noise}{hop}{hop}"));
+    assert_eq!(kinds(&seen), [("request_leg", 701), ("request_leg", 1402), ("request_leg", 1403)]);
+}
+
+#[test]
 fn a_router_hop_is_read_from_its_object() {
     let seen = read("{\"t\": 1795967062.5, \"hop\": \"P\", \"rid\": \"r9\"}\n");
-    assert_eq!((kinds(&seen), wall(&seen[0]).as_str()), (vec![("request_leg", 1)], "2026-11-29T15:44:22.500Z"));
+    assert_eq!(
+        (kinds(&seen), wall(&seen[0]).as_str()),
+        (vec![("request_leg", 1)], "2026-11-29T15:44:22.500Z")
+    );
 }
 
 proptest::proptest! {

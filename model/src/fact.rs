@@ -4,6 +4,8 @@
 crate::documented_constants! {
     /// What the engine does when KV does not arrive: `recompute`, `fail`, `abort`. Absent: unknown.
     LOAD_FAILURE_POLICY = "load_failure_policy";
+    /// What the worker is for, where nothing declares it: `prefill`, `decode`, `store`, `router`.
+    ROLE = "role";
     /// The connector or transfer backend by the engine's name for it.
     CONNECTOR = "connector";
     /// Tokens of one block or page, which is the unit of a key.

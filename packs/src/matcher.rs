@@ -1,7 +1,7 @@
 //! Finds the template of a log message, in two stages.
 //!
-//! 1. Few literal anchors ([`crate::anchor`]) in one automaton over raw bytes. Most lines hold none and are rejected
-//!    without an allocation, before any prefix is parsed.
+//! 1. Few literal anchors ([`crate::anchor`]) searched in raw bytes ([`crate::scan`]). Most lines hold none and are
+//!    rejected without an allocation, before any prefix is parsed.
 //! 2. The templates for which an anchor in the message speaks are tried one by one ([`crate::segment`]); the best
 //!    match wins: complete before cut, the speaker's version before others, longer text before shorter, the speaker's
 //!    engine before others.
@@ -15,10 +15,11 @@ use crate::json_line::{JsonMatch, JsonSignature};
 use crate::load::Packs;
 use crate::matched::Match;
 use crate::placeholder::{Captured, PlaceholderType};
+use crate::scan::Scanner;
 use crate::segment::{self, Budget, Found};
 use crate::template::{Segment, Template};
 use crate::version::Version;
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use kvprov_model::content::FleetKey;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub struct Speaker<'a> {
 #[derive(Debug)]
 pub struct Matcher {
     anchors: Vec<String>,
+    scanner: Scanner,
     automaton: Option<AhoCorasick>,
     templates: Vec<Arc<Template>>,
     /// By anchor: templates for which it speaks.
@@ -89,12 +91,13 @@ impl Matcher {
         // number of anchors far below that.
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::DFA))
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&anchors)
             .or_else(|_| AhoCorasick::new(&anchors))
             .ok()
             .filter(|_| !anchors.is_empty());
         Self {
+            scanner: Scanner::new(&anchors),
             anchors,
             automaton,
             templates,
@@ -115,16 +118,12 @@ impl Matcher {
     /// Whether raw bytes (a line with its prefix, or many lines) may hold a message that a template knows. Allocates
     /// nothing.
     pub fn may_matter(&self, bytes: &[u8]) -> bool {
-        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(bytes))
+        self.scanner.find(bytes, 0).is_some()
     }
 
     /// Where the next anchor at or after `from` begins. Allocates nothing.
     pub fn next_candidate(&self, haystack: &[u8], from: usize) -> Option<usize> {
-        if from > haystack.len() {
-            return None;
-        }
-        let input = Input::new(haystack).span(from..haystack.len());
-        self.automaton.as_ref()?.find(input).map(|found| found.start())
+        self.scanner.find(haystack, from)
     }
 
     /// The template of a message (the text after every prefix). Lines that were joined are separated by `\n`.
@@ -212,14 +211,20 @@ impl Matcher {
     fn match_of<'p>(&'p self, template: &'p Template, found: Found, who: &Speaker<'_>) -> Match<'p> {
         let mut captured = found.captured;
         for (placeholder, value) in template.placeholders().zip(&mut captured) {
-            if placeholder.kind == PlaceholderType::Settings
-                && let Some(Captured::Map(map)) = value
-            {
-                map.retain(|key, _| self.settings.knows(key));
+            let Some(Captured::Map(map)) = value else { continue };
+            match placeholder.kind {
+                PlaceholderType::Settings => map.retain(|key, _| self.settings.knows(key)),
+                // What no key of the template names is dropped here, before anybody can print it.
+                _ => map.retain(|path, _| template.keys.iter().any(|(key, _)| ends_with_key(path, key))),
             }
         }
         Match { template, cut: found.cut, other_version: !in_range(template, who), captured }
     }
+}
+
+/// Whether a dotted path is the key or ends with it.
+fn ends_with_key(path: &str, key: &str) -> bool {
+    path.strip_suffix(key).is_some_and(|head| head.is_empty() || head.ends_with('.'))
 }
 
 /// Whether the speaker's version lies in the template's range; versions compare only within one engine.

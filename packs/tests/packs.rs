@@ -303,3 +303,23 @@ fn files_of_a_model_are_told_by_their_names() {
     }
     assert_eq!(keys.weights_of("/m/README.md"), None);
 }
+
+#[test]
+fn cut_and_wrapped_examples_are_read_without_a_crash() {
+    let packs = Packs::builtin();
+    for template in packs.templates() {
+        let text = &template.example;
+        for (at, _) in text.char_indices().step_by(9) {
+            for message in
+                [text[..at].to_owned(), format!("{}\n  {}", &text[..at], &text[at..]), text[at..].to_owned()]
+            {
+                if let Some(found) =
+                    packs.matcher().match_message(&message, &kvprov_packs::Speaker::default())
+                {
+                    let _ = (found.body(), found.facts(), found.settings(), found.implies());
+                    assert!(found.says().len() <= 300);
+                }
+            }
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::bundle::problem::Problem;
 use crate::bundle::report::Report;
 use crate::bundle::spec::{InputKind, SourceSpec, WorkerSpec};
 use crate::events::EventReader;
-use crate::kernel::KernelReader;
+use crate::kernel::{KernelReader, Mounts, Record};
 use crate::metrics::{MAX_PAGE, MetricsReader};
 use crate::source::lines::Lines;
 use crate::source::{Losses, Place, Sink, SourceContext};
@@ -20,6 +20,7 @@ use kvprov_model::observation::{Body, Loss, Observation, SourceKind};
 use kvprov_packs::{Matcher, Packs};
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::path::Path;
 
 const CHUNK: usize = 256 * 1024;
 
@@ -40,6 +41,7 @@ pub(crate) struct Pass<'a> {
     pub total: u64,
     pub report: Report,
     pub key: FleetKey,
+    pub mounts: Mounts,
 }
 
 // === impl Pass ===
@@ -54,12 +56,23 @@ impl<'a> Pass<'a> {
     ) -> Self {
         let report = Report { problems: bundle.problems.clone(), ..Report::default() };
         let key = FleetKey::from_secret(REPLAY_SECRET);
-        Self { packs, matcher, sink, progress, done: 0, total: bundle.total_bytes(), report, key }
+        Self {
+            packs,
+            matcher,
+            sink,
+            progress,
+            done: 0,
+            total: bundle.total_bytes(),
+            report,
+            key,
+            mounts: Mounts::default(),
+        }
     }
 
     pub(crate) fn run(mut self, bundle: &Bundle) -> Report {
         let mut workers: Vec<&WorkerSpec> = bundle.workers.iter().collect();
         workers.sort_by(|a, b| a.name.cmp(&b.name));
+        self.compare_mounts(bundle);
         for worker in workers {
             let mut sources: Vec<&SourceSpec> =
                 bundle.sources.iter().filter(|source| source.worker == worker.name).collect();
@@ -118,9 +131,38 @@ impl<'a> Pass<'a> {
         self.lose(&context, InputKind::Log, &losses);
     }
 
+    /// Looks through the kernel records of all nodes for stores on common file systems. What cannot be read is told
+    /// when the records are read in earnest.
+    fn compare_mounts(&mut self, bundle: &Bundle) {
+        let kernel: Vec<&SourceSpec> =
+            bundle.sources.iter().filter(|source| source.kind == InputKind::Kernel).collect();
+        if kernel.len() < 2 {
+            return;
+        }
+        for source in kernel {
+            let Some(worker) = bundle.workers.iter().find(|worker| worker.name == source.worker) else {
+                continue;
+            };
+            let node = context(worker, "").node;
+            let mut lines = Lines::new();
+            let mounts = &mut self.mounts;
+            let packs = self.packs;
+            let mut note = |_: Place, line: &[u8]| {
+                if memchr::memmem::find(line, b"\"fs\"").is_some()
+                    && let Ok(record) = Record::parse(line)
+                {
+                    mounts.note(node.as_str(), &record, packs);
+                }
+            };
+            // Not readable: told when it is read in earnest.
+            let _ = each_chunk(&source.path, &mut |chunk| lines.feed(chunk, &mut note));
+            lines.finish(&mut note);
+        }
+    }
+
     fn kernel(&mut self, worker: &WorkerSpec, source: &SourceSpec) {
         let context = context(worker, &source.stream);
-        let mut reader = KernelReader::new(context.clone(), self.packs);
+        let mut reader = KernelReader::new(context.clone(), self.packs).with_mounts(self.mounts.clone());
         let mut lines = Lines::new();
         self.chunks(source, |pass, chunk| {
             lines.feed(chunk, |place, line| reader.line(place, line, pass.sink));
@@ -161,21 +203,11 @@ impl<'a> Pass<'a> {
 
     /// Hands a file on in chunks. What cannot be read is a problem.
     fn chunks(&mut self, source: &SourceSpec, mut take: impl FnMut(&mut Self, &[u8])) {
-        let mut buffer = vec![0; CHUNK];
-        let result = std::fs::File::open(&source.path).and_then(|mut file| {
-            loop {
-                match file.read(&mut buffer) {
-                    Ok(0) => return Ok(()),
-                    Ok(read) => {
-                        take(self, &buffer[..read]);
-                        // A file that grows while it is read does not overrun the total.
-                        self.done = self.done.saturating_add(read as u64).min(self.total);
-                        (self.progress)(self.done, self.total);
-                    }
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
+        let result = each_chunk(&source.path, &mut |chunk| {
+            take(self, chunk);
+            // A file that grows while it is read does not overrun the total.
+            self.done = self.done.saturating_add(chunk.len() as u64).min(self.total);
+            (self.progress)(self.done, self.total);
         });
         if let Err(error) = result {
             self.report.problems.push(Problem::new(
@@ -206,6 +238,19 @@ impl<'a> Pass<'a> {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             let says = format!("{count} records of {} skipped: {reason}", context.stream);
             (self.sink)(context.observe(source_kind.clone(), place, index, None, Some(says), body));
+        }
+    }
+}
+
+fn each_chunk(path: &Path, take: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    let mut file = std::fs::File::open(path)?;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => take(&buffer[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

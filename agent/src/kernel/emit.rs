@@ -1,14 +1,15 @@
 //! Turns what the tables of this folder concluded into observations.
 
 use crate::kernel::handle::Stamp;
+use crate::kernel::mounts::Mounts;
 use crate::kernel::names::ArtifactName;
 use crate::source::{Sink, SourceContext};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Observation, SourceKind};
-use kvprov_model::value::Value;
 
 /// Writes observations of one source. Counts those of one record, so that each gets an id of its own.
 pub(crate) struct Emitter<'a, 's> {
     source: &'a SourceContext,
+    mounts: &'a Mounts,
     sink: Sink<'s>,
     last_offset: Option<u64>,
     index: u32,
@@ -29,22 +30,13 @@ pub(crate) struct Happening<'n> {
 // === impl Emitter ===
 
 impl<'a, 's> Emitter<'a, 's> {
-    pub(crate) fn new(source: &'a SourceContext, sink: Sink<'s>) -> Self {
-        Self { source, sink, last_offset: None, index: 0 }
+    pub(crate) fn new(source: &'a SourceContext, mounts: &'a Mounts, sink: Sink<'s>) -> Self {
+        Self { source, mounts, sink, last_offset: None, index: 0 }
     }
 
     /// Hands one observation on.
     pub(crate) fn emit(&mut self, stamp: Stamp, lane: u32, says: String, body: Body) {
         let observation = self.observe(stamp, lane, says, body);
-        (self.sink)(observation);
-    }
-
-    /// Hands a transfer on, with the own end of its connection: by it the other side's record is found.
-    pub(crate) fn transfer(&mut self, stamp: Stamp, lane: u32, local: &str, says: String, body: Body) {
-        let mut observation = self.observe(stamp, lane, says, body);
-        if !local.is_empty() {
-            observation.extra.insert("kvprov.local".to_owned(), Value::Str(local.to_owned()));
-        }
         (self.sink)(observation);
     }
 
@@ -58,7 +50,12 @@ impl<'a, 's> Emitter<'a, 's> {
     /// Hands on what happened to an artifact.
     pub(crate) fn artifact(&mut self, stamp: Stamp, what: &Happening<'_>) {
         let name = what.name;
-        let place = what.file_system.unwrap_or(self.source.node.as_str());
+        let store = match what.file_system {
+            Some(file_system) => {
+                format!("file:{file_system}:{}", self.mounts.directory(file_system, &name.store_dir))
+            }
+            None => format!("file:{}:{}", self.source.node, name.store_dir),
+        };
         let amount = match (what.bytes, what.wanted) {
             (Some(bytes), Some(wanted)) if bytes != wanted => format!(" {bytes} of {wanted} B"),
             (Some(bytes), _) => format!(" {bytes} B"),
@@ -67,7 +64,7 @@ impl<'a, 's> Emitter<'a, 's> {
         let remark = what.remark.map(|words| format!(" ({words})")).unwrap_or_default();
         let says = format!("{}{amount}: {}{remark}", what.action, name.key);
         let body = Body::Artifact(Artifact {
-            store: Some(format!("file:{place}:{}", name.store_dir)),
+            store: Some(store),
             key: Some(name.key.clone()),
             grammar: Some(name.grammar.clone()),
             content: name.content.clone(),

@@ -8,12 +8,15 @@
 mod emit;
 mod files;
 mod handle;
+mod known;
 mod model_files;
+pub mod mounts;
 pub mod names;
 pub mod record;
 mod scan;
 mod sockets;
 
+pub use mounts::Mounts;
 pub use names::{ArtifactName, FileRole, ModelFile, Names};
 pub use record::{Operation, Record};
 
@@ -48,6 +51,7 @@ pub struct KernelCounts {
 pub struct KernelReader<'n> {
     source: SourceContext,
     names: &'n dyn Names,
+    mounts: Mounts,
     roles: Bounded<String, Arc<FileRole>>,
     files: Files,
     sockets: Sockets,
@@ -65,6 +69,7 @@ impl<'n> KernelReader<'n> {
         Self {
             source,
             names,
+            mounts: Mounts::default(),
             roles: Bounded::new(ROLES),
             files: Files::new(),
             sockets: Sockets::default(),
@@ -73,6 +78,13 @@ impl<'n> KernelReader<'n> {
             losses: Losses::default(),
             quiet: Losses::default(),
         }
+    }
+
+    /// Names stores of file systems as `mounts` knows them.
+    #[must_use]
+    pub fn with_mounts(mut self, mounts: Mounts) -> Self {
+        self.mounts = mounts;
+        self
     }
 
     /// Takes the next line of a recording.
@@ -103,7 +115,7 @@ impl<'n> KernelReader<'n> {
             (Operation::Rename, Some(path2)) if path2.len() <= MAX_PATH => Some(self.role(path2)),
             _ => None,
         };
-        let mut emitter = Emitter::new(&self.source, sink);
+        let mut emitter = Emitter::new(&self.source, &self.mounts, sink);
         let (Some(path), Some(role)) = (path, role) else {
             self.sockets.step(record, stamp, &mut self.quiet, &mut emitter);
             return;
@@ -118,7 +130,7 @@ impl<'n> KernelReader<'n> {
 
     /// The source ends: what is still open or in progress is told.
     pub fn finish(mut self, sink: Sink<'_>) -> KernelCounts {
-        let mut emitter = Emitter::new(&self.source, sink);
+        let mut emitter = Emitter::new(&self.source, &self.mounts, sink);
         self.files.finish(&mut emitter);
         self.model_files.finish(&mut emitter);
         self.sockets.finish(&mut self.quiet, &mut emitter);

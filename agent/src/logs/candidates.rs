@@ -4,6 +4,7 @@
 //! only if it also names a KV module. Invariant: whether a line is a candidate depends on the line alone, never on
 //! where a chunk was cut.
 
+use super::anchors::AnchorSearch;
 use aho_corasick::{AhoCorasick, MatchKind};
 use kvprov_packs::Matcher;
 use memchr::{memchr, memrchr};
@@ -46,17 +47,16 @@ const MODULES: &[&str] = &[
 /// Engines that do nothing but KV.
 const KV_ENGINES: &[&str] = &["mooncake", "lmcache", "nixl"];
 
-/// Built once; the lists are constant and small, so that building them cannot fail.
-static LEVEL_SEARCH: LazyLock<Option<AhoCorasick>> =
-    LazyLock::new(|| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(LEVELS).ok());
+/// Built once; the list is constant and small, so that building it cannot fail.
 static MODULE_SEARCH: LazyLock<Option<AhoCorasick>> =
     LazyLock::new(|| AhoCorasick::builder().ascii_case_insensitive(true).build(MODULES).ok());
 
 /// The searches.
 #[derive(Debug)]
 pub(super) struct Candidates<'p> {
-    matcher: &'p Matcher,
-    levels: Option<&'static AhoCorasick>,
+    anchors: AnchorSearch<'p>,
+    /// [`LEVELS`], and behind them anchors too short for the other search.
+    levels: Option<AhoCorasick>,
     every_module: bool,
 }
 
@@ -81,12 +81,16 @@ impl<'p> Candidates<'p> {
     /// Searches for what `matcher` knows and for troubles of KV modules; of a KV engine every module is one.
     pub(super) fn new(matcher: &'p Matcher, engine: Option<&str>) -> Self {
         let every_module = engine.is_some_and(|engine| KV_ENGINES.contains(&engine));
-        Self { matcher, levels: LEVEL_SEARCH.as_ref(), every_module }
+        let anchors = AnchorSearch::new(matcher);
+        let words = LEVELS.iter().chain(anchors.short());
+        // A few dozen short words always build.
+        let levels = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words).ok();
+        Self { anchors, levels, every_module }
     }
 
     /// Whether one line may matter.
     pub(super) fn may_matter(&self, line: &[u8]) -> bool {
-        self.matcher.may_matter(line) || self.may_be_trouble(line)
+        self.anchors.find(line, 0).is_some() || self.matters_by_word(line)
     }
 
     /// Whether a name is that of a KV module.
@@ -94,19 +98,25 @@ impl<'p> Candidates<'p> {
         self.every_module || names_kv_module(module.as_bytes())
     }
 
-    fn may_be_trouble(&self, line: &[u8]) -> bool {
-        let Some(levels) = self.levels else { return false };
+    /// Whether a line holds a short anchor, or a word of severity and the name of a KV module.
+    fn matters_by_word(&self, line: &[u8]) -> bool {
+        let Some(levels) = &self.levels else { return false };
         let Some(found) = levels.find(line) else { return false };
-        let severe = found.pattern().as_usize() < FIRST_FILE
-            || levels.find_iter(line).any(|found| found.pattern().as_usize() < FIRST_FILE)
-            || glog_is_severe(line, found.start());
+        let mut severe = glog_is_severe(line, found.start());
+        for found in levels.find_iter(line) {
+            match found.pattern().as_usize() {
+                word if word >= LEVELS.len() => return true,
+                word if word < FIRST_FILE => severe = true,
+                _ => {}
+            }
+        }
         severe && (self.every_module || names_kv_module(line))
     }
 
     /// The start of the next line at or after `from` that may matter; `from` must be the start of a line.
     pub(super) fn next_line(&self, chunk: &[u8], from: usize, progress: &mut Progress) -> Option<usize> {
         loop {
-            let anchor = progress.anchor.advance(from, || self.matcher.next_candidate(chunk, from));
+            let anchor = progress.anchor.advance(from, || self.anchors.find(chunk, from));
             let level = progress.level.advance(from, || self.next_level(chunk, from));
             let level = match (anchor, level) {
                 (None, None) => return None,
@@ -118,7 +128,7 @@ impl<'p> Candidates<'p> {
             };
             let start = line_start(chunk, from, level);
             let end = line_end(chunk, level);
-            if self.may_be_trouble(&chunk[start..end]) {
+            if self.matters_by_word(&chunk[start..end]) {
                 return Some(start);
             }
             progress.level = match self.next_level(chunk, end) {
@@ -129,7 +139,7 @@ impl<'p> Candidates<'p> {
     }
 
     fn next_level(&self, chunk: &[u8], from: usize) -> Option<usize> {
-        self.levels?.find(chunk.get(from..)?).map(|found| from + found.start())
+        self.levels.as_ref()?.find(chunk.get(from..)?).map(|found| from + found.start())
     }
 }
 

@@ -95,13 +95,13 @@ pub(super) struct Out<'a> {
 // === impl Interpreter ===
 
 impl<'p> Interpreter<'p> {
-    pub(super) fn new(matcher: &'p Matcher, packs: &'p Packs, options: &LogOptions) -> Self {
+    pub(super) fn new(matcher: &'p Matcher, packs: &'p Packs, options: LogOptions) -> Self {
         Self {
             matcher,
             packs,
-            engine: options.engine.clone(),
             version: options.version.as_deref().and_then(Version::parse),
             clock: ClockPlacer::new(options.timezone_seconds, options.year, options.mtime),
+            engine: options.engine,
             last_wall: None,
             held: None,
             explainer: Explainer::default(),

@@ -1,7 +1,7 @@
 //! Logs: raw bytes of an engine's log in, observations out.
 //!
 //! [`LogReader`] takes bytes in any cutting, from a file in replay or as they are written. Bytes become lines
-//! (`reader`, `assembly`), lines that may matter (`candidates`) lose their prefixes ([`prefix`]), are dated
+//! (`reader`, `assembly`), lines that may matter (`candidates`, `anchors`) lose their prefixes ([`prefix`]), are dated
 //! ([`clock`], `lookback`) and matched against the signature packs (`interpret`); causes and failures told by
 //! different lines are joined (`explain`), repeated statements folded (`fold`), unknown warnings of KV modules told
 //! as troubles (`trouble`).
@@ -9,6 +9,7 @@
 //! Invariant: this folder holds no text of an engine but the grammar of prefixes and the names by which KV modules
 //! are known; messages are the packs' matter.
 
+mod anchors;
 mod assembly;
 mod candidates;
 pub mod clock;

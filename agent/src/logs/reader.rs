@@ -67,7 +67,7 @@ impl<'p> LogReader<'p> {
     pub fn new(context: SourceContext, options: LogOptions, matcher: &'p Matcher, packs: &'p Packs) -> Self {
         Self {
             candidates: Candidates::new(matcher, options.engine.as_deref()),
-            interpreter: Interpreter::new(matcher, packs, &options),
+            interpreter: Interpreter::new(matcher, packs, options),
             context,
             wrapping: Wrapping::default(),
             assembly: Assembly::default(),

@@ -1,18 +1,27 @@
 //! Whether a source is wrapped in a way that hides messages from a search of raw bytes: split lines, JSON escapes.
 //!
-//! The first lines and every line that matters are looked at; once a wrapper was seen, every line of the source is
-//! looked at by itself.
+//! The first lines and every line that matters are looked at; once a wrapper was seen, every line is looked at by
+//! itself until so many were not wrapped that the wrapped one was a stray.
 
 use memchr::memmem;
 
 /// Lines at the begin that are looked at.
 const FIRST_LINES: u32 = 64;
 
+/// Lines without a wrapper after which a source is not taken for wrapped any more.
+const STRAY_AFTER: u32 = 256;
+
 /// What was seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wrapping {
-    looked_at: u32,
-    wrapped: bool,
+    /// Lines that are still to be looked at one by one.
+    left: u32,
+}
+
+impl Default for Wrapping {
+    fn default() -> Self {
+        Self { left: FIRST_LINES }
+    }
 }
 
 // === impl Wrapping ===
@@ -20,27 +29,27 @@ pub(super) struct Wrapping {
 impl Wrapping {
     /// Whether lines have to be looked at one by one.
     pub(super) fn needs_every_line(&self) -> bool {
-        self.wrapped || self.looked_at < FIRST_LINES
+        self.left > 0
     }
 
     /// Looks at a line that is parsed anyway.
     pub(super) fn look_at(&mut self, line: &[u8]) {
-        if !self.wrapped {
-            self.wrapped = object_start(line).is_some() || cri_tag(line).is_some();
+        if object_start(line).is_some() || cri_tag(line).is_some() {
+            self.left = STRAY_AFTER;
         }
     }
 
     /// Whether a search of raw bytes may miss what the line holds.
     pub(super) fn hides(&mut self, line: &[u8]) -> bool {
-        self.looked_at = self.looked_at.saturating_add(1);
-        self.look_at(line);
-        if !self.wrapped {
-            return false;
-        }
-        if cri_tag(line) == Some(b'P') {
-            return true;
+        self.left = self.left.saturating_sub(1);
+        if let Some(tag) = cri_tag(line) {
+            self.left = STRAY_AFTER;
+            if tag == b'P' {
+                return true;
+            }
         }
         let Some(object) = object_start(line) else { return false };
+        self.left = STRAY_AFTER;
         if memmem::find(object, b"\"log\":").is_some() {
             // A record whose text does not end its line goes on in the next.
             return memmem::find(object, b"\\n\",").is_none() && memmem::find(object, b"\\n\"}").is_none()

@@ -5,7 +5,7 @@
 //! --prefix` `[pod/x/container] `; `stern` and the like `pod container `.
 
 use super::scan::{eat, run, some_blanks};
-use super::{JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, stamp};
+use super::{Behind, JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, stamp};
 use std::borrow::Cow;
 
 /// Opens one physical line.
@@ -93,10 +93,10 @@ pub(super) fn kubectl<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'
 pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
     let (pod, rest) = name(text)?;
     let rest = some_blanks(rest.strip_prefix(':').unwrap_or(rest))?;
-    let (names, rest) = if pod.contains('-') && begins_with_prefix(rest) {
+    let (names, rest) = if pod.contains('-') && begins_with_prefix(rest, Behind::Name) {
         (pod, rest)
     } else {
-        pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest))?
+        pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest, Behind::Name))?
     };
     prefix.pod = Some(names.to_owned());
     Some(Peeled::More(rest))

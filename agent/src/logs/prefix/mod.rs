@@ -261,8 +261,19 @@ fn named<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
     viewer::service(text, prefix).or_else(|| container::stern(text, prefix))
 }
 
-/// Whether a text begins with a prefix, so that what stands before it is one too.
-fn begins_with_prefix(text: &str) -> bool {
-    let mut probe = Prefix { pod: Some(String::new()), ..Prefix::default() };
+/// Whether a text begins with a prefix, so that what stands before it is one too. A name is followed by no further
+/// name and a rank by no further rank, which bounds how deep this looks.
+fn begins_with_prefix(text: &str, behind: Behind) -> bool {
+    let rank = (behind == Behind::Rank).then(String::new);
+    let mut probe = Prefix { pod: Some(String::new()), rank, ..Prefix::default() };
     layer(text, &mut probe).is_some()
+}
+
+/// What stands before a text that may begin with a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    /// The name of a pod or container.
+    Name,
+    /// A rank label.
+    Rank,
 }

@@ -16,7 +16,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 
 /// Drops `ESC [ … letter`, and `[2m` and the like where the escape byte was lost.
 pub fn without_colours(text: &str) -> Cow<'_, str> {
-    let escaped = text.contains('\u{1b}');
+    let escaped = memchr::memchr(0x1b, text.as_bytes()).is_some();
     // Only text that also resets its colour is taken for coloured text.
     let lost = !escaped && text.contains("[0m");
     if !escaped && !lost {
@@ -59,11 +59,14 @@ fn lost_length(code: &str) -> Option<usize> {
 /// What stands behind a carriage return or the end of a progress bar.
 fn behind_progress(text: &str) -> &str {
     let text = text.trim_end_matches('\r');
-    let text = match text.rfind('\r') {
+    let text = match memchr::memrchr(b'\r', text.as_bytes()) {
         Some(at) => &text[at + 1..],
         None => text,
     };
-    // tqdm ends with its rate in brackets.
+    // tqdm shows a percentage and ends with its rate in brackets.
+    if memchr::memchr(b'%', text.as_bytes()).is_none() {
+        return text;
+    }
     for end in ["it/s]", "s/it]", "B/s]", "?it/s]"] {
         if let Some(at) = text.rfind(end) {
             let behind = text[at + end.len()..].trim_start();

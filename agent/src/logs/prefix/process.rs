@@ -2,7 +2,7 @@
 //! `key=value`; rank labels `0: `, `[rank0]: `, `rank0: `; Ray's suffix `[repeated 15x across cluster]`.
 
 use super::scan::{eat, one_blank, run};
-use super::{Peeled, Prefix, Process, begins_with_prefix};
+use super::{Behind, Peeled, Prefix, Process, begins_with_prefix};
 
 /// `(NAME pid=N, key=value)`.
 pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
@@ -29,6 +29,9 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
 
 /// `0: ` of srun, `[rank0]: ` of torchrun, where a prefix follows or the form allows nothing else.
 pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+    if prefix.rank.is_some() {
+        return None;
+    }
     let (inner, close) = match text.strip_prefix('[') {
         Some(inner) => (inner, "]:"),
         None => (text, ":"),
@@ -37,7 +40,7 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peele
     let (digits, rest) = run(named.unwrap_or(inner), 5, |b| b.is_ascii_digit())?;
     let rest = eat(rest, close)?;
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
-    if named.is_none() && !begins_with_prefix(rest.trim_start()) {
+    if named.is_none() && !begins_with_prefix(rest.trim_start(), Behind::Rank) {
         return None;
     }
     prefix.rank.get_or_insert_with(|| digits.to_owned());
@@ -46,6 +49,10 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peele
 
 /// `[repeated 15x across cluster]` at the end; Ray may add how to turn it off.
 pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+    // Ray ends with the bracket, or with a word of advice in parentheses.
+    if !text.trim_end().ends_with([']', ')']) {
+        return text;
+    }
     let Some(at) = text.rfind("[repeated ") else { return text };
     let Some((digits, rest)) = run(&text[at + "[repeated ".len()..], 9, |b| b.is_ascii_digit()) else {
         return text;

@@ -7,6 +7,7 @@
 use super::{cause_of, finish};
 use crate::detect::artifacts::{Event, History};
 use crate::detect::draft::Draft;
+use crate::detect::keyspace_fork::by_blocks::differs;
 use crate::view::View;
 use kvprov_model::fact;
 use kvprov_model::factor::Comparison;
@@ -70,10 +71,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         .collect()
 }
 
+/// One key variant of a content, with its events.
+type Variant<'v, 'h> = (&'v Fields, &'v Vec<&'h Event>);
+
 /// Pairs of key variants with their events.
-fn pairs<'v, 'h>(
-    variants: &'v BTreeMap<Fields, Vec<&'h Event>>,
-) -> Vec<((&'v Fields, &'v Vec<&'h Event>), (&'v Fields, &'v Vec<&'h Event>))> {
+fn pairs<'v, 'h>(variants: &'v BTreeMap<Fields, Vec<&'h Event>>) -> Vec<(Variant<'v, 'h>, Variant<'v, 'h>)> {
     let all: Vec<_> = variants.iter().collect();
     let mut pairs = Vec::new();
     for (index, a) in all.iter().enumerate() {
@@ -102,8 +104,18 @@ fn fork<'h>(
         Comparison::Unknown if another_model => return None,
         _ => {}
     }
-    let cause = different.iter().map(|name| cause_of(name)).find(|cause| *cause != Cause::Unknown)?;
+    let named = different.iter().map(|name| cause_of(name)).find(|cause| *cause != Cause::Unknown);
+    let cause = named.or_else(|| configured_difference(view, stored, asked)).unwrap_or(Cause::Unknown);
     Some((cause, stored, asked))
+}
+
+/// What the settings of both sides say where the key holds only a digest of them.
+fn configured_difference(view: &View<'_>, stored: &Event, asked: &Event) -> Option<Cause> {
+    let (a, b) = (view.roster().get(&stored.actor)?, view.roster().get(&asked.actor)?);
+    [fact::TP_SIZE, fact::PP_SIZE, fact::CP_SIZE, fact::DTYPE, fact::KV_CACHE_DTYPE, fact::BLOCK_SIZE]
+        .into_iter()
+        .find(|name| differs(a, b, name))
+        .map(cause_of)
 }
 
 /// The first side stored the content; later another worker missed or wrote it under its own key.
