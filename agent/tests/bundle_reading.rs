@@ -1,5 +1,5 @@
 //! How bundles are opened and read, and what becomes of bad ones.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use kvprov_agent::bundle::{Bundle, BundleError, InputKind, Report};
 use kvprov_model::clock::WallTime;

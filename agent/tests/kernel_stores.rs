@@ -6,7 +6,6 @@ use kvprov_agent::source::{Place, SourceContext};
 use kvprov_model::factor::FactorState;
 use kvprov_model::id::NodeId;
 use kvprov_model::observation::{Artifact, Body, Factor, Observation, Transfer};
-use kvprov_model::value::Value;
 use proptest::prelude::*;
 
 /// A store in `/kv`: `*.bin` are keys, `*.tmp` temporary; models in `/models`.
@@ -407,7 +406,7 @@ fn calls_on_a_connection_without_a_pause_are_one_transfer() {
     assert!(found.iter().all(|transfer| transfer.visible == Some(true)));
     assert_eq!(found[0].direction.as_deref(), Some("receive"));
     let (all, _) = read_all(script);
-    assert_eq!(all[0].extra.get("kvprov.local"), Some(&Value::Str("10.0.0.1:1".to_owned())));
+    assert!(matches!(&all[0].body, Body::Transfer(transfer) if transfer.local.as_deref() == Some("10.0.0.1:1")));
 }
 
 #[test]

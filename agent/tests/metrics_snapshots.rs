@@ -1,5 +1,5 @@
 //! How snapshots of metrics become increases.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use kvprov_agent::metrics::{Meanings, MetricsReader};
 use kvprov_agent::source::{Place, SourceContext};

@@ -90,6 +90,10 @@ fn every_acknowledged_batch_survives_kill_9_and_a_torn_one_is_absent() {
                 .next()
         };
         acknowledged = numbers(&mut lines).unwrap();
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "no signal is missing: the kill has to come at any moment"
+        )]
         std::thread::sleep(Duration::from_micros(RandomState::new().hash_one(round) % 60_000));
         // `Child::kill` sends SIGKILL.
         child.kill().unwrap();

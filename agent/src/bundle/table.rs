@@ -169,8 +169,7 @@ pub(crate) fn scalar_text(value: &DeValue<'_>) -> Option<String> {
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
         DeValue::Integer(number) => {
             let digits = number.as_str().replace('_', "");
-            let bare = digits.get(2..).unwrap_or(&digits);
-            i64::from_str_radix(bare, number.radix()).ok().map(|number| number.to_string())
+            i64::from_str_radix(&digits, number.radix()).ok().map(|number| number.to_string())
         }
         DeValue::Float(number) => Some(number.as_str().replace('_', "")),
         DeValue::Boolean(flag) => Some(flag.to_string()),

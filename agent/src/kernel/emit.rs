@@ -5,7 +5,6 @@ use crate::kernel::mounts::Mounts;
 use crate::kernel::names::ArtifactName;
 use crate::source::{Sink, SourceContext};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Observation, SourceKind};
-use kvprov_model::value::Value;
 
 /// Writes observations of one source. Counts those of one record, so that each gets an id of its own.
 pub(crate) struct Emitter<'a, 's> {
@@ -38,15 +37,6 @@ impl<'a, 's> Emitter<'a, 's> {
     /// Hands one observation on.
     pub(crate) fn emit(&mut self, stamp: Stamp, lane: u32, says: String, body: Body) {
         let observation = self.observe(stamp, lane, says, body);
-        (self.sink)(observation);
-    }
-
-    /// Hands a transfer on, with the own end of its connection: by it the other side's record is found.
-    pub(crate) fn transfer(&mut self, stamp: Stamp, lane: u32, local: &str, says: String, body: Body) {
-        let mut observation = self.observe(stamp, lane, says, body);
-        if !local.is_empty() {
-            observation.extra.insert("kvprov.local".to_owned(), Value::Str(local.to_owned()));
-        }
         (self.sink)(observation);
     }
 

@@ -8,12 +8,13 @@
 
 use crate::kernel::emit::{Emitter, Happening};
 use crate::kernel::handle::{FileUse, Handle, Stamp};
+use crate::kernel::known::Known;
 use crate::kernel::names::{ArtifactName, FileRole};
 use crate::kernel::record::{ENOENT, ESTALE, Operation, Record};
 use crate::kernel::scan::Scans;
 use crate::source::Losses;
 use crate::source::bounded::Bounded;
-use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::clock::SECOND;
 use kvprov_model::observation::ArtifactAction;
 use std::sync::Arc;
 
@@ -22,18 +23,7 @@ const TEMPORARY_FILES: usize = 16 * 1024;
 const KNOWN_NAMES: usize = 256 * 1024;
 /// Opens of one file within this time are one use, where no close tells them apart.
 const ONE_USE: i64 = SECOND;
-/// Equal lookups of one name within this time are one.
-const ONE_LOOKUP: i64 = SECOND;
-
 type FileKey = (i64, String);
-
-/// What this worker knows of a name.
-#[derive(Debug, Default)]
-struct Known {
-    present: bool,
-    removed_here: bool,
-    last_lookup: Option<(ArtifactAction, Option<WallTime>)>,
-}
 
 /// An open file and what its name is.
 #[derive(Debug)]
@@ -100,10 +90,10 @@ impl Files {
         match step.record.op {
             Operation::Open => self.opened(step, losses, emitter),
             Operation::Read => {
-                self.used(step, losses, emitter, |handle| handle.read(step.record, step.stamp))
+                self.used(step, losses, emitter, |handle| handle.read(step.record, step.stamp));
             }
             Operation::Write => {
-                self.used(step, losses, emitter, |handle| handle.write(step.record, step.stamp))
+                self.used(step, losses, emitter, |handle| handle.write(step.record, step.stamp));
             }
             Operation::Mmap if step.record.succeeded() => {
                 self.used(step, losses, emitter, |handle| handle.map(step.stamp));
@@ -379,11 +369,11 @@ impl Files {
     }
 
     fn note(&mut self, path: &str, present: bool, losses: &mut Losses) {
-        *self.known(path, losses) = Known { present, ..Known::default() };
+        *self.known(path, losses) = Known::seen(present);
     }
 
     fn forget(&mut self, path: &str, losses: &mut Losses) {
-        *self.known(path, losses) = Known { removed_here: true, ..Known::default() };
+        *self.known(path, losses) = Known::removed();
     }
 
     fn emit(
@@ -399,29 +389,6 @@ impl Files {
         let pid = step.record.pid;
         emitter
             .artifact(step.stamp, &Happening { name, file_system, action, bytes, wanted: None, pid, remark });
-    }
-}
-
-// === impl Known ===
-
-impl Known {
-    fn just(&self, action: &ArtifactAction, wall: Option<WallTime>) -> bool {
-        self.last_lookup.as_ref().is_some_and(|(last, at)| {
-            let soon = match (at, wall) {
-                (Some(at), Some(now)) => now.since(*at) <= ONE_LOOKUP,
-                _ => true,
-            };
-            last == action && soon
-        })
-    }
-
-    /// Notes a lookup; false when it only repeats the last one.
-    fn looks_up(&mut self, action: &ArtifactAction, wall: Option<WallTime>) -> bool {
-        if self.just(action, wall) {
-            return false;
-        }
-        self.last_lookup = Some((action.clone(), wall));
-        true
     }
 }
 

@@ -8,6 +8,7 @@
 mod emit;
 mod files;
 mod handle;
+mod known;
 mod model_files;
 pub mod mounts;
 pub mod names;

@@ -132,6 +132,7 @@ impl Burst {
             };
             let says = format!("{direction} {bytes} B {joint} {} on {}", connection.peer, connection.local);
             let body = Body::Transfer(Transfer {
+                local: Some(connection.local.clone()).filter(|local| !local.is_empty()),
                 peer: Some(connection.peer.clone()),
                 direction: Some(direction.to_owned()),
                 bytes_seen: i64::try_from(bytes).ok(),
@@ -140,7 +141,7 @@ impl Burst {
                 duration_ns: duration,
                 ..Transfer::default()
             });
-            emitter.transfer(self.last, LANE, &connection.local, says, body);
+            emitter.emit(self.last, LANE, says, body);
         }
     }
 }

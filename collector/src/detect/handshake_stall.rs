@@ -12,6 +12,7 @@ use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, RequestLeg, Role};
+use std::collections::BTreeSet;
 
 /// Timeouts of one queue follow each other within this time: five seconds each, and scheduling.
 const QUEUE_STEP: i64 = 9 * SECOND;
@@ -88,9 +89,10 @@ fn waited_behind(
     first: WallTime,
     last: WallTime,
 ) -> Vec<(kvprov_model::observation::Observation, RequestLeg)> {
-    let in_queue = |id: &str| queue.iter().any(|trouble| trouble.stem.as_ref() == Some(&RequestStem::of(id)));
+    let queued: BTreeSet<&RequestStem> = queue.iter().filter_map(|trouble| trouble.stem.as_ref()).collect();
+    let in_queue = |id: &str| queued.contains(&RequestStem::of(id));
     view.router_legs()
-        .into_iter()
+        .iter()
         .filter(|(observation, leg)| {
             let here = leg.leg == Some(Role::Decode)
                 && view
@@ -112,5 +114,6 @@ fn waited_behind(
                 !view.request(&RequestStem::of(id)).iter().any(|o| matches!(o.body, Body::Handshake(_)))
             })
         })
+        .cloned()
         .collect()
 }

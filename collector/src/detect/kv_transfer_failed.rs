@@ -22,7 +22,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let Subject::Worker(worker) = subject else { return Vec::new() };
     let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
     let mut fates: BTreeMap<Cause, BTreeSet<&'static str>> = BTreeMap::new();
-    for one in unarrived::of_worker(view, worker) {
+    for one in unarrived::of_worker(view, worker).into_iter().filter(|one| one.settled) {
         let fate = match one.fate {
             Fate::Recomputed => continue,
             Fate::Failed if one.proven => "failed",
@@ -76,10 +76,10 @@ fn unread_leases(view: &View<'_>, worker: &WorkerId) -> Vec<Observation> {
     let observations = view.worker(worker);
     let mut read: BTreeSet<RequestStem> = BTreeSet::new();
     for observation in observations.iter() {
-        if let Body::Lease(lease) = &observation.body {
-            if matches!(lease.state, Some(LeaseState::ReadAfterEnd | LeaseState::Released)) {
-                read.extend(stems(observation));
-            }
+        if let Body::Lease(lease) = &observation.body
+            && matches!(lease.state, Some(LeaseState::ReadAfterEnd | LeaseState::Released))
+        {
+            read.extend(stems(observation));
         }
     }
     observations

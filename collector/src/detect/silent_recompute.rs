@@ -22,7 +22,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let Subject::Worker(worker) = subject else { return Vec::new() };
     let decided = unarrived::of_worker(view, worker);
     let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
-    for one in decided.iter().filter(|one| one.fate == Fate::Recomputed) {
+    for one in decided.iter().filter(|one| one.fate == Fate::Recomputed && one.settled) {
         let cause = one.trouble.cause.clone();
         add(draft_for(&mut drafts, &cause, worker), one);
     }
@@ -51,7 +51,7 @@ pub(super) fn draft_for<'d>(
 
 /// Adds a decided trouble to a draft.
 pub(super) fn add(draft: &mut Draft, one: &Decided) {
-    draft.proofs(&one.trouble.proofs);
+    draft.proofs(&one.trouble.proofs).at(one.trouble.first).at(one.trouble.last);
     for id in &one.trouble.ids {
         draft.request(id);
     }

@@ -42,7 +42,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let mut lone = draft(worker, Confidence::Suspected);
     for (stem, life) in lives.iter().filter(|(_, life)| !life.read.is_empty()) {
         let release =
-            life.expired.iter().filter(|expired| life.read.iter().any(|read| precedes(expired, read))).last();
+            life.expired.iter().rfind(|expired| life.read.iter().any(|read| precedes(expired, read)));
         let target = match release {
             Some(release) if read_before(view, worker, stem, life, release) => continue,
             Some(_) => &mut proven,
@@ -111,7 +111,7 @@ fn read_before(
 
 /// Where only the counter shows that notifications came after the end of a lease.
 fn by_counters(view: &View<'_>, worker: &WorkerId, lone: &mut Draft) {
-    for interval in view.intervals(worker) {
+    for interval in view.intervals(worker).iter() {
         let late = interval.increase(counter::READS_AFTER_EXPIRY);
         if late > 0.0 {
             lone.proof(&interval.observation).events(late as u64);

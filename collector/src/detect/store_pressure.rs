@@ -8,10 +8,10 @@ use super::{Subject, words};
 use crate::ledger::{IndexKey, IndexKind};
 use crate::view::View;
 use kvprov_model::counter;
-use kvprov_model::{fact, observation};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{ArtifactAction, Body, Observation, Role, SourceKind};
+use kvprov_model::{fact, observation};
 use std::collections::BTreeMap;
 
 /// The complete set of findings. Words and counters are on workers; they are told together, once a store.
@@ -34,11 +34,11 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
 /// The store by which a worker's words are grouped: its configured one, else the only store worker's, else its own.
 fn store_of(view: &View<'_>, worker: &WorkerId) -> String {
     let member = view.roster().get(worker);
-    if let Some(store) = member.and_then(|m| m.fact(fact::STORE)) {
-        if !is_central(store) || view.roster().members().filter(|m| m.role == Some(Role::Store)).count() != 1
-        {
-            return store.to_owned();
-        }
+    if let Some(store) = member.and_then(|m| m.fact(fact::STORE))
+        && (!is_central(store)
+            || view.roster().members().filter(|m| m.role == Some(Role::Store)).count() != 1)
+    {
+        return store.to_owned();
     }
     let mut stores = view.roster().members().filter(|m| m.role == Some(Role::Store));
     match (stores.next(), stores.next()) {

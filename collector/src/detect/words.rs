@@ -85,6 +85,18 @@ pub fn advice(detector: &Detector, cause: &Cause) -> &'static str {
         (_, Cause::LoadMiss) => {
             "See who removes keys between lookup and load: another evictor, a clear, a store that lost a segment."
         }
+        (_, Cause::HandshakeFailed) => {
+            "Read the traceback at the evidence line; compare versions and settings of both workers and the router's idea of the peer."
+        }
+        (_, Cause::TransferFailed) => {
+            "Look at the transfer library's own lines (NIXL, UCX, Mooncake, RDMA counters) on both nodes at that time."
+        }
+        (_, Cause::Aborted) => {
+            "See why the other side aborted: its log at that time, memory, timeouts, the client."
+        }
+        (Detector::KvTransferFailed | Detector::SilentRecompute, Cause::Unknown) => {
+            "Follow the request id over the logs of router, prefill and decode; raise the log level of the KV modules if they are silent."
+        }
         (Detector::StaleKvRead, _) => {
             "Treat the answers as wrong. Lengthen the lease or bound the time between prefill and pull; upgrade to a release with heartbeats."
         }

@@ -18,6 +18,7 @@ use std::rc::Rc;
 pub use roster::{Member, Roster};
 
 type Selected = Rc<Vec<Observation>>;
+type Legs = Rc<Vec<(Observation, RequestLeg)>>;
 
 /// How far the input has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct View<'l> {
     roster: Rc<Roster>,
     watermarks: BTreeMap<NodeId, WallTime>,
     read: RefCell<BTreeMap<IndexKey, Selected>>,
+    intervals: RefCell<BTreeMap<WorkerId, Rc<Vec<Interval>>>>,
+    legs: RefCell<Option<Legs>>,
     cut: Cell<u64>,
     failed: RefCell<Option<LedgerError>>,
 }
@@ -50,6 +53,8 @@ impl<'l> View<'l> {
             roster,
             watermarks,
             read: RefCell::default(),
+            intervals: RefCell::default(),
+            legs: RefCell::default(),
             cut: Cell::new(0),
             failed: RefCell::default(),
         })
@@ -149,12 +154,20 @@ impl<'l> View<'l> {
     }
 
     /// The intervals of a worker's counters in time order.
-    pub fn intervals(&self, worker: &WorkerId) -> Vec<Interval> {
-        self.worker(worker).iter().filter_map(Interval::of).collect()
+    pub fn intervals(&self, worker: &WorkerId) -> Rc<Vec<Interval>> {
+        if let Some(found) = self.intervals.borrow().get(worker) {
+            return Rc::clone(found);
+        }
+        let found: Rc<Vec<Interval>> = Rc::new(self.worker(worker).iter().filter_map(Interval::of).collect());
+        self.intervals.borrow_mut().insert(worker.clone(), Rc::clone(&found));
+        found
     }
 
     /// Every request leg that any router told, with the observation that tells it.
-    pub fn router_legs(&self) -> Vec<(Observation, RequestLeg)> {
+    pub fn router_legs(&self) -> Legs {
+        if let Some(found) = &*self.legs.borrow() {
+            return Rc::clone(found);
+        }
         let mut legs = Vec::new();
         for member in self.roster.members() {
             for observation in self.worker(&member.id).iter() {
@@ -163,6 +176,8 @@ impl<'l> View<'l> {
                 }
             }
         }
+        let legs = Rc::new(legs);
+        *self.legs.borrow_mut() = Some(Rc::clone(&legs));
         legs
     }
 }

@@ -33,6 +33,8 @@ pub struct Member {
     pub gone: Option<WallTime>,
     /// Factors of the worker over time.
     factors: BTreeMap<String, Timeline<Factor>>,
+    /// Factors that are not fully known: they stand only where no full one does.
+    hints: BTreeMap<String, Timeline<Factor>>,
     /// Factors of adapters over time, by adapter name.
     adapters: BTreeMap<String, Timeline<Factor>>,
 }
@@ -69,6 +71,7 @@ impl Roster {
                 watched_by: BTreeSet::new(),
                 gone: None,
                 factors: BTreeMap::new(),
+                hints: BTreeMap::new(),
                 adapters: BTreeMap::new(),
             });
             member.take(observation);
@@ -177,9 +180,11 @@ impl Member {
                 };
                 let state = body.state.clone().unwrap_or(kvprov_model::factor::FactorState::Unknown);
                 let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
+                let full = factor.state == kvprov_model::factor::FactorState::Full;
                 match &body.adapter {
                     Some(adapter) => self.adapters.entry(adapter.clone()).or_default().set(wall, factor),
-                    None => self.factors.entry(name.clone()).or_default().set(wall, factor),
+                    None if full => self.factors.entry(name.clone()).or_default().set(wall, factor),
+                    None => self.hints.entry(name.clone()).or_default().set(wall, factor),
                 }
             }
             _ => {}
@@ -204,9 +209,11 @@ impl Member {
     /// The factors at a time; those without a date hold from the beginning. An adapter's own factor is there only
     /// when a request uses that adapter: requests for the base model have none.
     pub fn factors_at(&self, time: Option<WallTime>, adapter: Option<&str>) -> Factors {
+        let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
         let mut at: Factors = self
             .factors
             .iter()
+            .chain(hints)
             .filter(|(name, _)| name.as_str() != "adapter")
             .filter_map(|(name, timeline)| Some((name.clone(), timeline.at(time)?.clone())))
             .collect();

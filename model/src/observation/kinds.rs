@@ -381,6 +381,8 @@ kinds! {
         local_engine_id: Option<String>,
         /// Engine id of the peer.
         remote_engine_id: Option<String>,
+        /// Own `host:port` of the connection.
+        local: Option<String>,
         /// `host:port` of the peer.
         peer: Option<String>,
         /// `pull`, `push`, `send`, `receive`.

@@ -7,7 +7,7 @@ use crate::view::View;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, Artifact, ArtifactAction, Body, Observation, Outcome, Tier};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A removal this close to a call that empties the store belongs to it.
 const CLEAR_SPAN: i64 = 60 * SECOND;
@@ -44,6 +44,7 @@ pub struct Written {
 pub struct History {
     /// Events by key.
     pub keys: BTreeMap<String, Vec<Event>>,
+    owners: BTreeSet<WorkerId>,
     clears: Vec<(WorkerId, Option<WallTime>, Observation)>,
 }
 
@@ -53,7 +54,8 @@ impl History {
     /// Reads the history of a store.
     pub fn of(view: &View<'_>, store: &StoreId) -> Self {
         let mut keys: BTreeMap<String, Vec<Event>> = BTreeMap::new();
-        let mut actors: Vec<WorkerId> = Vec::new();
+        let mut actors: BTreeSet<WorkerId> = BTreeSet::new();
+        let mut owners: BTreeSet<WorkerId> = BTreeSet::new();
         for observation in view.store(store).iter() {
             let Body::Artifact(artifact) = &observation.body else { continue };
             let (Some(key), Some(action), Some(actor)) =
@@ -62,7 +64,10 @@ impl History {
                 continue;
             };
             if !actors.contains(actor) {
-                actors.push(actor.clone());
+                actors.insert(actor.clone());
+            }
+            if *action == ArtifactAction::Written && !owners.contains(actor) {
+                owners.insert(actor.clone());
             }
             keys.entry(key.clone()).or_default().push(Event {
                 at: observation.envelope.wall,
@@ -73,7 +78,7 @@ impl History {
             });
         }
         let clears = actors.iter().flat_map(|actor| storage_resets(view, actor)).collect();
-        Self { keys, clears }
+        Self { keys, owners, clears }
     }
 
     /// Walks a key's events with the writer whose bytes lie there before each event.
@@ -114,10 +119,7 @@ impl History {
 
     /// Whether a worker ever wrote into this store.
     pub fn owns_anything(&self, worker: &WorkerId) -> bool {
-        self.keys
-            .values()
-            .flatten()
-            .any(|event| event.actor == *worker && event.action == ArtifactAction::Written)
+        self.owners.contains(worker)
     }
 
     /// What a victim did to a key after it was removed under its feet: missed it, found it gone, or wrote it again.

@@ -9,7 +9,7 @@ use crate::detect::draft::Draft;
 use crate::view::{Interval, Member, View};
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
-use kvprov_model::id::WorkerId;
+use kvprov_model::id::{ObservationId, WorkerId};
 use kvprov_model::observation::{AdminCall, AdminClass, Body, Observation, Outcome, Role, Tier};
 use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,18 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let Some(member) = view.roster().get(worker) else { return Vec::new() };
     let changes = changes(view, member);
     let mut drafts: BTreeMap<Cause, (Draft, String, BTreeSet<&'static str>)> = BTreeMap::new();
+    // Hits after two changes are hits after either: they are counted once.
+    let mut counted: BTreeSet<(Cause, &'static str, ObservationId)> = BTreeSet::new();
     for change in &changes {
-        for (tier, hits, proofs) in hits_after(view, member, change) {
+        for (tier, found) in hits_after(view, member, change) {
+            let mut hits = 0.0;
+            let mut proofs = Vec::new();
+            for (tokens, proof) in found {
+                if counted.insert((change.cause.clone(), tier, proof.envelope.id)) {
+                    hits += tokens;
+                    proofs.push(proof);
+                }
+            }
             let entry = drafts.entry(change.cause.clone()).or_insert_with(|| {
                 let mut draft = Draft::new(
                     Detector::CrossRevisionHit,
@@ -48,10 +58,9 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             entry.2.insert(tier);
         }
     }
-    drafts.extend(
-        by_other_adapter(view, member)
-            .map(|(cause, draft, what)| (cause, (draft, what, BTreeSet::from(["store"])))),
-    );
+    if let Some((cause, draft, what)) = by_other_adapter(view, member) {
+        drafts.entry(cause).or_insert_with(|| (draft, what, BTreeSet::from(["store"])));
+    }
     drafts
         .into_iter()
         .map(|(cause, (draft, what, tiers))| {
@@ -169,36 +178,28 @@ fn reload(
     same_key.then_some((Cause::Adapter, what))
 }
 
-/// Hits in the tiers that a change left as they were: tier, tokens, proofs.
-fn hits_after(
-    view: &View<'_>,
-    member: &Member,
-    change: &Change,
-) -> Vec<(&'static str, f64, Vec<Observation>)> {
+/// Tokens that were hit, and what shows it.
+type Hits = Vec<(f64, Observation)>;
+
+/// Hits in the tiers that a change left as they were.
+fn hits_after(view: &View<'_>, member: &Member, change: &Change) -> Vec<(&'static str, Hits)> {
     let mut found = Vec::new();
     let intervals = view.intervals(&member.id);
     let began = change.since.or(change.at);
     let device_off = member.fact(fact::PREFIX_CACHING) == Some("false");
     if !change.restarted && !device_off {
         let names = [counter::PREFIX_HITS, counter::CACHED_DEVICE];
-        if let Some((hits, proofs)) =
-            counted(view, member, &intervals, change, began, &names, &[Tier::Device])
-        {
-            found.push(("prefix", hits, proofs));
-        }
+        let hits = counted(view, member, &intervals, change, began, &names, &[Tier::Device]);
+        found.push(("prefix", hits));
     }
     let offloads = member.fact(fact::OFFLOAD_TIER).is_some_and(|tier| tier != "none");
     if offloads && !change.restarted {
         let names = [counter::PROMPT_EXTERNAL, counter::EXTERNAL_PROMISED];
-        if let Some((hits, proofs)) =
-            counted(view, member, &intervals, change, began, &names, &[Tier::Offload])
-        {
-            found.push(("offload", hits, proofs));
-        }
+        let hits = counted(view, member, &intervals, change, began, &names, &[Tier::Offload]);
+        found.push(("offload", hits));
     }
-    if let Some((hits, proofs)) = loaded_from_store(view, member, change) {
-        found.push(("store", hits, proofs));
-    }
+    found.push(("store", loaded_from_store(view, member, change).unwrap_or_default()));
+    found.retain(|(_, hits)| !hits.is_empty());
     found
 }
 
@@ -211,7 +212,7 @@ fn counted(
     began: Option<WallTime>,
     names: &[&str],
     tiers: &[Tier],
-) -> Option<(f64, Vec<Observation>)> {
+) -> Hits {
     let closed = emptied(view, &member.id, began, tiers);
     let held_something = intervals.iter().any(|interval| {
         interval.until < change.at
@@ -220,20 +221,26 @@ fn counted(
                 || interval.total(counter::PREFIX_QUERIES).unwrap_or(0.0) > 0.0)
     }) || change.since.is_some();
     if !held_something {
-        return None;
+        return Hits::new();
     }
-    let mut hits = 0.0;
-    let mut proofs = Vec::new();
-    for interval in intervals {
-        let after = interval.until > began && interval.until >= change.at;
-        let before_reset = closed.is_none_or(|closed| interval.since.is_some_and(|since| since < closed));
+    let mut hits = Hits::new();
+    for interval in intervals.iter().filter(|interval| mostly_within(interval, began, closed)) {
         let count = names.iter().map(|name| interval.increase(name)).fold(0.0, f64::max);
-        if after && before_reset && count > 0.0 {
-            hits += count;
-            proofs.push(interval.observation.clone());
+        if interval.until >= change.at && count > 0.0 {
+            hits.push((count, interval.observation.clone()));
         }
     }
-    (hits > 0.0).then_some((hits, proofs))
+    hits
+}
+
+/// Whether at least half of an interval lies between the change and the reset. What was hit in an interval that the
+/// window only touches was most likely hit outside of it.
+fn mostly_within(interval: &Interval, began: Option<WallTime>, closed: Option<WallTime>) -> bool {
+    let (Some(until), Some(began)) = (interval.until, began) else { return false };
+    let Some(since) = interval.since else { return closed.is_none() && until > began };
+    let end = closed.map_or(until, |closed| closed.min(until));
+    let inside = end.since(began.max(since));
+    inside > 0 && inside >= until.since(since) / 2
 }
 
 /// When a tier was emptied for the first time after a change.
@@ -258,7 +265,7 @@ fn emptied(view: &View<'_>, worker: &WorkerId, after: Option<WallTime>, tiers: &
 
 /// A load from a store whose content must be older than the change: nothing was computed in between that could have
 /// stored it.
-fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Option<(f64, Vec<Observation>)> {
+fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Option<Hits> {
     let observations = view.worker(&member.id);
     let emptied = emptied(view, &member.id, change.at, &[Tier::Storage]);
     let first = observations.iter().find(|observation| {
@@ -296,17 +303,16 @@ fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Optio
     if answered_between || !wrote_before {
         return None;
     }
-    let mut tokens = 0.0;
-    let mut proofs = Vec::new();
+    let mut hits = Hits::new();
     for observation in observations.iter().filter(|o| o.envelope.wall >= first.envelope.wall) {
-        if let Body::CacheUse(used) = &observation.body {
-            if used.tier == Some(Tier::Storage) && used.retrieved.or(used.hit).unwrap_or(0) > 0 {
-                tokens += used.retrieved.unwrap_or(0) as f64;
-                proofs.push(observation.clone());
-            }
+        if let Body::CacheUse(used) = &observation.body
+            && used.tier == Some(Tier::Storage)
+            && used.retrieved.or(used.hit).unwrap_or(0) > 0
+        {
+            hits.push((used.retrieved.unwrap_or(0) as f64, observation.clone()));
         }
     }
-    Some((tokens, proofs))
+    Some(hits)
 }
 
 /// The first request of an adapter hit chunks in a store that only another adapter can have stored there.
@@ -348,10 +354,10 @@ fn by_other_adapter(view: &View<'_>, member: &Member) -> Option<(Cause, Draft, S
             continue;
         }
         let digest = |name: &str| member.adapter_at(name, observation.envelope.wall).cloned();
-        if let (Some(a), Some(b)) = (digest(adapter), digest(other_name)) {
-            if a.compare(&b) == kvprov_model::factor::Comparison::Equal {
-                continue;
-            }
+        if let (Some(a), Some(b)) = (digest(adapter), digest(other_name))
+            && a.compare(&b) == kvprov_model::factor::Comparison::Equal
+        {
+            continue;
         }
         let mut draft =
             Draft::new(Detector::CrossRevisionHit, Cause::Adapter, Confidence::Suspected, member.id.as_str());

@@ -95,7 +95,7 @@ fn arrivals(view: &View<'_>, worker: &WorkerId) -> bool {
 /// Every request that a router or the engines' own ids join over this worker and a prefill worker.
 fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
     let mut crossings: BTreeMap<RequestStem, Crossing<'v>> = BTreeMap::new();
-    for (observation, leg) in view.router_legs() {
+    for (observation, leg) in view.router_legs().iter() {
         let decodes = leg.leg == Some(Role::Decode)
             && view
                 .roster()
@@ -110,7 +110,7 @@ fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
             continue;
         };
         let Some(request) = leg.request_id.clone() else { continue };
-        add(&mut crossings, request, prefiller, &observation, &leg);
+        add(&mut crossings, request, prefiller, observation, leg);
     }
     for observation in view.worker(&decoder.id).iter() {
         let Body::Transfer(transfer) = &observation.body else { continue };
@@ -199,7 +199,7 @@ fn unjoined(
     let subject = format!("{} -> {}", prefiller.id, decoder.id);
     let mut draft = Draft::new(Detector::CrossRevisionHit, cause.clone(), Confidence::Suspected, subject);
     draft.worker(decoder.id.as_str()).worker(prefiller.id.as_str());
-    for interval in view.intervals(&decoder.id) {
+    for interval in view.intervals(&decoder.id).iter() {
         let transfers = interval.increase(counter::TRANSFERS_SUCCEEDED);
         let tokens = interval.increase(counter::PROMPT_EXTERNAL);
         if transfers > 0.0 || tokens > 0.0 {

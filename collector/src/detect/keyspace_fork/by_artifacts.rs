@@ -71,10 +71,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         .collect()
 }
 
+/// One key variant of a content, with its events.
+type Variant<'v, 'h> = (&'v Fields, &'v Vec<&'h Event>);
+
 /// Pairs of key variants with their events.
-fn pairs<'v, 'h>(
-    variants: &'v BTreeMap<Fields, Vec<&'h Event>>,
-) -> Vec<((&'v Fields, &'v Vec<&'h Event>), (&'v Fields, &'v Vec<&'h Event>))> {
+fn pairs<'v, 'h>(variants: &'v BTreeMap<Fields, Vec<&'h Event>>) -> Vec<(Variant<'v, 'h>, Variant<'v, 'h>)> {
     let all: Vec<_> = variants.iter().collect();
     let mut pairs = Vec::new();
     for (index, a) in all.iter().enumerate() {

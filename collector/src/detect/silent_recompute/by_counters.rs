@@ -31,7 +31,7 @@ pub(super) fn add(
     let baseline = member.number(fact::LOCAL_COMPUTE_BASELINE).unwrap_or(1.0);
     let block = member.number(fact::BLOCK_SIZE).unwrap_or(16.0);
     let explained = Explained::by_routers(view, worker);
-    for interval in view.intervals(worker) {
+    for interval in view.intervals(worker).iter() {
         let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
         let answered = interval.increase(counter::REQUESTS_ANSWERED);
         let above = computed - baseline * answered;
@@ -48,10 +48,10 @@ pub(super) fn add(
                 || one.trouble.last.is_none()
         });
         let told = drafts.values().any(|draft| !draft.is_empty());
-        if near_trouble || (told && explained.covers(&interval, answered)) {
+        if near_trouble || (told && explained.covers(interval, answered)) {
             continue;
         }
-        let unexplained = explained.remaining(&interval, above, answered);
+        let unexplained = explained.remaining(interval, above, answered);
         if unexplained / answered < block || unexplained < 1.0 {
             continue;
         }
@@ -89,7 +89,7 @@ impl Explained {
             .collect();
         let mut explained =
             Self { decode_only: Vec::new(), legs: Vec::new(), decisions: Vec::new(), limit: 0.0 };
-        for (observation, leg) in &legs {
+        for (observation, leg) in legs.iter() {
             let here = leg.leg == Some(Role::Decode)
                 && view
                     .roster()
@@ -109,7 +109,10 @@ impl Explained {
         for router in view.roster().routers() {
             explained.limit = explained.limit.max(router.number(fact::LOCAL_PREFILL_LIMIT).unwrap_or(0.0));
             explained.decisions.extend(
-                view.intervals(&router.id).into_iter().filter(|i| i.has(counter::ROUTED_DECODE_ONLY)),
+                view.intervals(&router.id)
+                    .iter()
+                    .filter(|interval| interval.has(counter::ROUTED_DECODE_ONLY))
+                    .cloned(),
             );
         }
         explained

@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 
 /// Adds the requests of a decode worker whose parameters the router lost.
 pub(super) fn add(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Cause, Draft>) {
-    let mut by_request: BTreeMap<RequestStem, Vec<(Observation, RequestLeg)>> = BTreeMap::new();
-    for (observation, leg) in view.router_legs() {
+    let routed = view.router_legs();
+    let mut by_request: BTreeMap<RequestStem, Vec<(&Observation, &RequestLeg)>> = BTreeMap::new();
+    for (observation, leg) in routed.iter() {
         if let Some(id) = &leg.request_id {
             by_request.entry(RequestStem::of(id)).or_default().push((observation, leg));
         }

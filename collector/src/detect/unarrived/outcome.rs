@@ -4,15 +4,21 @@
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
 use super::Trouble;
-use crate::view::{Interval, View};
+use super::meanwhile::Meanwhile;
+use crate::view::View;
+use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
+use kvprov_model::fact;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Consequence, KvLoad, Observation, RequestLeg, Role, Tier};
-use kvprov_model::{counter, fact};
 
 /// A scheduler reports what it did with failed loads at most this long after the failure was printed.
 const REPORT_DELAY: i64 = 300 * SECOND;
+
+/// Within this time after a failure some source tells what became of the request. Until every node has delivered it,
+/// nothing is concluded from silence.
+const SETTLE: i64 = 30 * SECOND;
 
 /// What became of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +40,8 @@ pub struct Decided {
     pub fate: Fate,
     /// Whether a source shows the fate; otherwise the policy suggests it.
     pub proven: bool,
+    /// Whether it may be stated yet: what rests on the absence of an outcome waits for the watermarks.
+    pub settled: bool,
     /// Tokens of the prompt, where the input determines them.
     pub tokens: Option<i64>,
     /// Distinct requests, where no id tells them apart.
@@ -54,23 +62,29 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         let tokens = leg.as_ref().and_then(|(_, leg)| leg.prompt_tokens);
         let failed = reports.failed(trouble.stem.as_ref());
         if let Some(report) = failed {
-            trouble.add(&report.observation);
+            trouble.conclude(&report.observation);
             let tokens = report.load.tokens.filter(|_| report.load.request_ids.len() <= 1).or(tokens);
             decided.push(Decided::proven(trouble, Fate::Failed, tokens));
             continue;
         }
         match leg.as_ref().and_then(|(_, leg)| leg.status) {
+            // It waited long and then was answered: a slow pull, for nothing failed.
+            Some(status) if trouble.waiting && (200..300).contains(&status) => {}
             Some(status) if (200..300).contains(&status) => {
-                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                if let Some((observation, _)) = &leg {
+                    trouble.answered(observation);
+                }
                 // The scheduler's own word on this request, if it gave one, is used up.
                 let told = reports.take_recomputed(&trouble);
                 if let Some(report) = &told {
-                    trouble.add(report);
+                    trouble.conclude(report);
                 }
                 decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             }
             Some(status) if status >= 500 => {
-                trouble.proofs.extend(leg.map(|(observation, _)| observation));
+                if let Some((observation, _)) = &leg {
+                    trouble.answered(observation);
+                }
                 decided.push(Decided::proven(trouble, Fate::Failed, tokens));
             }
             _ => open.push(trouble),
@@ -78,6 +92,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     }
     open.sort_by_key(|trouble| (trouble.first, trouble.stem.clone()));
     let open_count = open.len();
+    let mut meanwhile = Meanwhile::of(view, worker, &intervals);
     for mut trouble in open {
         if trouble.consequence == Some(Consequence::RequestFailed) {
             let mut one = Decided::proven(trouble, Fate::Failed, None);
@@ -96,21 +111,25 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             };
             (report, tokens)
         }) {
-            trouble.add(&report);
+            trouble.conclude(&report);
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
-        if policy != Policy::Fail {
-            if let Some((interval, tokens)) = computed_meanwhile(view, worker, &intervals, &trouble) {
-                trouble.proofs.push(interval.observation.clone());
-                let tokens = (open_count == 1).then_some(tokens);
-                decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
-                continue;
-            }
+        if policy != Policy::Fail
+            && let Some((interval, tokens)) = meanwhile.computed(&intervals, &trouble)
+        {
+            trouble.answered(&interval.observation);
+            let tokens = (open_count == 1).then_some(tokens);
+            decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+            continue;
         }
         decided.push(policy.suggest(trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
+    for one in decided.iter_mut().filter(|one| !one.proven && one.trouble.last.is_some()) {
+        let until = one.trouble.last.map(|last| last.plus(SETTLE));
+        one.settled = view.has_passed(view.roster().members(), until);
+    }
     decided
 }
 
@@ -161,12 +180,13 @@ impl Policy {
 
 impl Decided {
     fn proven(trouble: Trouble, fate: Fate, tokens: Option<i64>) -> Self {
-        Self { trouble, fate, proven: true, tokens, requests: 1, unknown: None }
+        Self { trouble, fate, proven: true, settled: true, tokens, requests: 1, unknown: None }
     }
 
     fn likely(trouble: Trouble, fate: Fate, unknown: &str) -> Self {
         let tokens = trouble.tokens;
-        Self { trouble, fate, proven: false, tokens, requests: 1, unknown: Some(unknown.to_owned()) }
+        let unknown = Some(unknown.to_owned());
+        Self { trouble, fate, proven: false, settled: true, tokens, requests: 1, unknown }
     }
 }
 
@@ -180,32 +200,12 @@ fn decode_leg(view: &View<'_>, stem: &RequestStem) -> Option<(Observation, Reque
     })
 }
 
-/// An interval around the failure in which the worker computed prompt tokens itself and gave answers. A worker that
-/// also prefills for itself shows nothing by it.
-fn computed_meanwhile<'i>(
-    view: &View<'_>,
-    worker: &WorkerId,
-    intervals: &'i [Interval],
-    trouble: &Trouble,
-) -> Option<(&'i Interval, i64)> {
-    let decodes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Decode);
-    if !decodes {
-        return None;
-    }
-    let at = intervals.iter().position(|interval| interval.contains(trouble.last))?;
-    // A recompute of a long prompt may end in the interval after the failure.
-    intervals[at..].iter().take(2).find_map(|interval| {
-        let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
-        let answered = interval.increase(counter::REQUESTS_ANSWERED);
-        let preempted = interval.increase(counter::PREEMPTIONS);
-        (computed > answered && answered >= 1.0 && preempted == 0.0).then_some((interval, computed as i64))
-    })
-}
-
 /// One statement of a scheduler or a cache on loads that failed.
 struct Report {
     observation: Observation,
     load: KvLoad,
+    /// The requests that it names.
+    stems: Vec<RequestStem>,
     used: bool,
 }
 
@@ -215,7 +215,8 @@ impl Reports {
     fn of(observations: &[Observation]) -> Self {
         let reports = observations.iter().filter_map(|observation| match &observation.body {
             Body::KvLoad(load) => {
-                Some(Report { observation: observation.clone(), load: load.clone(), used: false })
+                let stems = stems(observation);
+                Some(Report { observation: observation.clone(), load: load.clone(), stems, used: false })
             }
             _ => None,
         });
@@ -226,8 +227,7 @@ impl Reports {
     fn failed(&mut self, stem: Option<&RequestStem>) -> Option<&Report> {
         let stem = stem?;
         let report = self.0.iter_mut().find(|report| {
-            report.load.consequence == Some(Consequence::RequestFailed)
-                && report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
+            report.load.consequence == Some(Consequence::RequestFailed) && report.stems.contains(stem)
         })?;
         report.used = true;
         Some(report)
@@ -242,10 +242,8 @@ impl Reports {
                 }
                 _ => true,
             };
-            let names_it = report.load.request_ids.is_empty()
-                || trouble.stem.as_ref().is_some_and(|stem| {
-                    report.load.request_ids.iter().any(|id| RequestStem::of(id) == *stem)
-                });
+            let names_it = report.stems.is_empty()
+                || trouble.stem.as_ref().is_some_and(|stem| report.stems.contains(stem));
             !report.used
                 && after
                 && names_it
@@ -293,12 +291,10 @@ impl Reports {
             if told_elsewhere {
                 continue;
             }
-            if is_bare {
-                if let Some(held) = rest.iter_mut().find(|one| near(one)) {
-                    held.trouble.blame(&cause);
-                    held.trouble.add(&report.observation);
-                    continue;
-                }
+            if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {
+                held.trouble.blame(&cause);
+                held.trouble.add(&report.observation);
+                continue;
             }
             let mut trouble = Trouble::new(
                 load.request_ids

@@ -5,13 +5,16 @@ use crate::view::request::{printed_ids, stems};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role};
+use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A statement without a request belongs to a request that failed this close to it on the same worker.
 const NEIGHBOURHOOD: i64 = 120 * SECOND;
 /// A pull that is still waiting after this long hangs. Healthy pulls take seconds; engines give up after minutes.
 const HANG: i64 = 30 * SECOND;
+
+/// Statements kept as proof of one trouble: a burst of thousands beside thousands of requests must not multiply.
+const MAX_PROOFS: usize = 16;
 
 /// One request (or, where none is named, one peer) whose KV did not arrive.
 #[derive(Debug, Clone)]
@@ -36,7 +39,7 @@ pub struct Trouble {
     pub last: Option<WallTime>,
     /// It is only known to wait.
     pub waiting: bool,
-    /// What proves it.
+    /// What proves it: the first statements of each source that told it.
     pub proofs: Vec<Observation>,
     /// Workers that told of it.
     pub workers: BTreeSet<String>,
@@ -67,6 +70,20 @@ impl Trouble {
         }
         self.ids.extend(printed_ids(observation).into_iter().map(str::to_owned));
         self.workers.insert(observation.worker().to_owned());
+        if self.proofs.len() < MAX_PROOFS {
+            self.proofs.push(observation.clone());
+        }
+    }
+
+    /// Adds the statement that decides what became of it, which is kept whatever was told before.
+    pub(super) fn conclude(&mut self, observation: &Observation) {
+        self.proofs.truncate(MAX_PROOFS - 1);
+        self.add(observation);
+    }
+
+    /// Adds what shows the outcome; it proves, but does not prolong the failure.
+    pub(super) fn answered(&mut self, observation: &Observation) {
+        self.proofs.truncate(MAX_PROOFS - 1);
         self.proofs.push(observation.clone());
     }
 
@@ -82,6 +99,8 @@ impl Trouble {
         for proof in &other.proofs {
             self.add(proof);
         }
+        self.first = [self.first, other.first].into_iter().flatten().min();
+        self.last = self.last.max(other.last);
         self.remote_engine = self.remote_engine.take().or_else(|| other.remote_engine.clone());
         self.consequence = self.consequence.take().or_else(|| other.consequence.clone());
         self.tokens = self.tokens.or(other.tokens);
@@ -188,7 +207,9 @@ impl Statement {
         match &observation.body {
             Body::Transfer(t) => {
                 let outcome = t.outcome.as_ref()?;
-                if *outcome == Outcome::Started {
+                // A connection that broke says nothing by itself: engines close them for many reasons.
+                let bare = t.request_id.is_none() && t.request_ids.is_empty() && t.cause.is_none() && t.failure.is_none();
+                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel) {
                     return None;
                 }
                 Some(Self {
@@ -293,10 +314,10 @@ fn others(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> Vec<Observat
         look(&view.request(stem));
     }
     for proof in &trouble.proofs {
-        if let Body::Transfer(transfer) = &proof.body {
-            if let Some(join) = &transfer.transfer_id {
-                look(&view.select(crate::ledger::IndexKey::Transfer(join.clone())));
-            }
+        if let Body::Transfer(transfer) = &proof.body
+            && let Some(join) = &transfer.transfer_id
+        {
+            look(&view.select(crate::ledger::IndexKey::Transfer(join.clone())));
         }
     }
     found
@@ -304,10 +325,10 @@ fn others(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> Vec<Observat
 
 fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
     for observation in others(view, worker, trouble) {
-        if let Some(statement) = Statement::of(&observation) {
-            if let Some(cause) = &statement.cause {
-                trouble.blame(cause);
-            }
+        if let Some(statement) = Statement::of(&observation)
+            && let Some(cause) = &statement.cause
+        {
+            trouble.blame(cause);
         }
         trouble.add(&observation);
     }

@@ -1,0 +1,283 @@
+//! `cross_revision_hit`: when it fires and when it must stay quiet. Over a pair and from a store here; an engine's
+//! own caches are in `detect_cross_revision_hit_by_cache.rs`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scene;
+
+use kvprov_model::finding::{Cause, Confidence, Detector};
+use kvprov_model::observation::{Body, RequestLeg};
+use kvprov_model::{counter, fact};
+use scene::tell::*;
+use scene::{Scene, names_unknown, places};
+
+const CROSSED: Detector = Detector::CrossRevisionHit;
+const STORE: &str = "file:export-1:/kv";
+
+/// A pair whose router passed one request over it; weights as given.
+fn pair(prefill: &str, decode: &str) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").factor("weights", prefill);
+    scene.worker("d0").decode().factor("weights", decode);
+    scene.worker("r0").router();
+    let leg = RequestLeg {
+        remote_engine_id: Some("e-p".to_owned()),
+        remote_request_id: Some("cmpl-lab-1-0-aaaaaaaa".to_owned()),
+        ..decode_leg("lab-1", true, 102)
+    };
+    scene.at("08:00:12").on("r0").line("r.log", 4).tell(Body::RequestLeg(leg));
+    scene
+}
+
+fn with_arrival(mut scene: Scene) -> Scene {
+    let values = [(counter::TRANSFERS_SUCCEEDED, 1.0), (counter::PROMPT_EXTERNAL, 101.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+    scene
+}
+
+// === over a pair: fires ===
+
+#[test]
+fn kv_of_other_weights_that_arrived_is_confirmed() {
+    let found = with_arrival(pair("sha256:aa", "sha256:bb")).only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::Weights));
+    assert_eq!((found.count, found.tokens), (1, 102));
+    assert!(found.requests.contains(&"lab-1".to_owned()) && places(&found).contains("r.log:4"));
+    assert_eq!(found.workers, ["d0", "p0"]);
+}
+
+#[test]
+fn without_an_arrival_it_is_suspected() {
+    let found = pair("sha256:aa", "sha256:bb").only(&CROSSED);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(names_unknown(&found, "no source shows an arrival"), "{:?}", found.unknown);
+}
+
+#[test]
+fn an_arrival_that_is_seen_later_keeps_the_id() {
+    let (before, after) = (pair("sha256:aa", "sha256:bb"), with_arrival(pair("sha256:aa", "sha256:bb")));
+    assert_eq!(before.only(&CROSSED).id, after.only(&CROSSED).id);
+}
+
+#[test]
+fn a_snapshot_commit_is_no_digest() {
+    let found = with_arrival(pair("git-sha1:aa", "git-sha1:bb")).only(&CROSSED);
+    assert_eq!(found.confidence, Confidence::Suspected);
+}
+
+#[test]
+fn an_adapter_of_another_content_under_one_name_is_named_as_the_cause() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").weights("aa").adapter("ad", "11");
+    scene.worker("d0").decode().weights("aa").adapter("ad", "22");
+    scene.at("08:00:10").on("d0").tell(transferred_from("e-p", "lab-1"));
+    scene.worker("r0").router();
+    let leg = RequestLeg {
+        remote_engine_id: Some("e-p".to_owned()),
+        model: Some("ad".to_owned()),
+        ..decode_leg("lab-1", true, 102)
+    };
+    scene.at("08:00:12").on("r0").tell(Body::RequestLeg(leg));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.cause, found.confidence), (Cause::Adapter, Confidence::Confirmed));
+}
+
+#[test]
+fn bytes_of_another_type_that_were_pulled_all_the_same_are_suspected() {
+    let mut scene = with_arrival(pair("sha256:aa", "sha256:aa"));
+    scene.worker("p0").fact(fact::DTYPE, "float16");
+    scene.worker("d0").fact(fact::DTYPE, "bfloat16");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.cause, found.confidence), (Cause::Representation, Confidence::Suspected));
+}
+
+#[test]
+fn transfers_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().weights("aa");
+    scene.worker("d0").decode().weights("bb");
+    let values = [(counter::TRANSFERS_SUCCEEDED, 3.0), (counter::PROMPT_EXTERNAL, 300.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.count, found.tokens), (Confidence::Suspected, 3, 300));
+    assert!(names_unknown(&found, "no id joins"), "{:?}", found.unknown);
+}
+
+// === over a pair: stays quiet ===
+
+#[test]
+fn equal_factors_under_different_names_are_quiet() {
+    let mut scene = with_arrival(pair("sha256:aa", "sha256:aa"));
+    scene.worker("p0").fact(fact::MODEL_NAME, "prod-v1").fact(fact::MODEL_PATH, "/models/a");
+    scene.worker("d0").fact(fact::MODEL_NAME, "prod-v2").fact(fact::MODEL_PATH, "/models/b");
+    scene.assert_silent();
+}
+
+#[test]
+fn different_algorithms_prove_nothing() {
+    with_arrival(pair("sha256:aa", "git-sha1:bb")).assert_silent();
+}
+
+#[test]
+fn a_provisional_digest_proves_nothing() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").provisional("weights", "sha256:aa");
+    scene.worker("d0").decode().weights("bb");
+    scene.at("08:00:10").on("d0").tell(transferred_from("e-p", "lab-1"));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_revision_that_nobody_knows_is_no_fault() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p");
+    scene.worker("d0").decode();
+    scene.at("08:00:10").on("d0").tell(transferred_from("e-p", "lab-1"));
+    scene.assert_silent();
+}
+
+#[test]
+fn kv_that_did_not_arrive_was_not_consumed() {
+    let mut scene = pair("sha256:aa", "sha256:bb");
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::CompatHashMismatch));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_request_that_went_to_the_decode_worker_alone_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").weights("aa");
+    scene.worker("d0").decode().weights("bb");
+    scene.worker("r0").router();
+    scene.at("08:00:12").on("r0").tell(Body::RequestLeg(decode_leg("lab-1", false, 102)));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_pair_of_unlike_tensor_parallel_sizes_converts_and_is_quiet() {
+    let mut scene = with_arrival(pair("sha256:aa", "sha256:aa"));
+    scene.worker("p0").fact(fact::TP_SIZE, "2").fact(fact::KV_LAYOUT, "HND");
+    scene.worker("d0").fact(fact::TP_SIZE, "4").fact(fact::KV_LAYOUT, "HND");
+    scene.assert_silent();
+}
+
+#[test]
+fn two_prefill_workers_and_no_id_accuse_nobody() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().weights("aa");
+    scene.worker("p1").prefill().weights("bb");
+    scene.worker("d0").decode().weights("bb");
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &[(counter::TRANSFERS_SUCCEEDED, 3.0)]));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_base_model_request_does_not_use_the_adapter() {
+    let mut scene = with_arrival(pair("sha256:aa", "sha256:aa"));
+    scene.worker("p0").adapter("ad", "11");
+    scene.worker("d0").adapter("ad", "22");
+    scene.assert_silent();
+}
+
+// === from a store: fires ===
+
+#[test]
+fn pages_read_under_another_digest_are_confirmed() {
+    let mut scene = Scene::new();
+    scene.worker("a0").both().weights("aa");
+    scene.worker("b0").both().weights("bb");
+    for page in 1..=9 {
+        let key = format!("page-{page}");
+        scene.at("08:00:10").on("a0").line("a.jsonl", page).tell(wrote(STORE, &key, 4096));
+        scene.at("08:00:20").on("b0").line("b.jsonl", page).tell(read(STORE, &key, 4096));
+    }
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::Weights));
+    assert_eq!((found.count, found.workers.clone()), (9, vec!["a0".to_owned(), "b0".to_owned()]));
+    assert!(places(&found).contains("a.jsonl:1") && places(&found).contains("b.jsonl:1"));
+    assert!(found.evidence.len() <= 24);
+}
+
+#[test]
+fn a_worker_that_restarted_with_other_weights_reads_its_old_pages() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both().weights("aa").weights_from("08:00:15", "bb");
+    scene.at("08:00:10").on("e0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:20").on("e0").tell(read(STORE, "page-1", 4096));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
+}
+
+#[test]
+fn pages_read_back_after_a_weight_update_are_suspected_without_digests() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:10").on("e0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:15").on("e0").line("e.log", 7).tell(weights_updated());
+    scene.at("08:00:20").on("e0").tell(read(STORE, "page-1", 4096));
+    let found = scene.only(&CROSSED);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(places(&found).contains("e.log:7") && names_unknown(&found, "digests"));
+}
+
+// === from a store: stays quiet ===
+
+/// Two engines of other weights on one store.
+fn two_models() -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("a0").both().weights("aa");
+    scene.worker("b0").both().weights("bb");
+    scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
+    scene
+}
+
+#[test]
+fn other_weights_under_disjoint_keys_are_quiet() {
+    let mut scene = two_models();
+    scene.at("08:00:15").on("b0").tell(wrote(STORE, "b-page-1", 4096));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "b-page-1", 4096));
+    scene.at("08:00:21").on("a0").tell(read(STORE, "page-1", 4096));
+    scene.assert_silent();
+}
+
+#[test]
+fn pages_that_the_reader_wrote_anew_are_its_own() {
+    let mut scene = two_models();
+    scene.at("08:00:15").on("a0").tell(removed(STORE, "page-1"));
+    scene.at("08:00:17").on("b0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_page_that_was_removed_cannot_be_read() {
+    let mut scene = two_models();
+    scene.at("08:00:15").on("a0").tell(removed(STORE, "page-1"));
+    scene.at("08:00:20").on("b0").tell(missed(STORE, "page-1"));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn an_open_that_took_no_bytes_is_no_hit() {
+    let mut scene = two_models();
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 0));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn equal_weights_share_their_pages() {
+    let mut scene = two_models();
+    scene.worker("c0").both().weights("aa").fact(fact::MODEL_NAME, "another-alias");
+    scene.at("08:00:20").on("c0").tell(read(STORE, "page-1", 4096));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_page_read_before_the_update_is_right() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:10").on("e0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:12").on("e0").tell(read(STORE, "page-1", 4096));
+    scene.at("08:00:15").on("e0").tell(weights_updated());
+    scene.assert_silent();
+}

@@ -1,0 +1,251 @@
+//! `cross_revision_hit` in an engine's own caches, after its weights or an adapter changed.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scene;
+
+use kvprov_model::finding::{Cause, Confidence, Detector};
+use kvprov_model::observation::{AdminCall, AdminClass, Body, CacheUse, Outcome, RequestLeg, Role, Tier};
+use kvprov_model::{counter, fact};
+use scene::tell::*;
+use scene::{Scene, names_unknown, places};
+
+const CROSSED: Detector = Detector::CrossRevisionHit;
+
+/// An engine that has computed a prompt before 08:01:00.
+fn warm() -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0").both().fact(fact::PREFIX_CACHING, "true");
+    let values = [(counter::PROMPT_TOTAL, 1040.0), (counter::PREFIX_QUERIES, 1040.0)];
+    scene.at("08:00:50").on("e0").tell(counted("08:00:35", &values));
+    scene
+}
+
+fn hit_afterwards(scene: &mut Scene, since: &str, until: &str) {
+    let values = [(counter::PREFIX_HITS, 576.0), (counter::PROMPT_TOTAL, 636.0)];
+    scene.at(until).on("e0").line(&format!("{until}.prom"), 0).tell(counted(since, &values));
+}
+
+/// An engine that names adapters in its keys by `key`, loads one, serves it, and loads it again.
+fn reloaded(key: &str, second_path: &str) -> Scene {
+    let mut scene = warm();
+    scene.worker("e0").fact(fact::ADAPTER_KEY, key);
+    scene.at("08:00:20").on("e0").tell(adapter_loaded("tenant", "/lora/a"));
+    scene.at("08:01:00").on("e0").line("e.log", 7).tell(adapter_loaded("tenant", second_path));
+    scene
+}
+
+// === fires ===
+
+#[test]
+fn prefix_hits_after_a_weight_update_are_suspected() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Weights));
+    assert_eq!(found.tokens, 576);
+    assert!(names_unknown(&found, "older than the change"), "{:?}", found.unknown);
+    assert!(places(&found).contains("e.log:3") && places(&found).contains("08:01:20.prom:0"));
+}
+
+#[test]
+fn a_reset_of_the_device_leaves_the_offload_tier() {
+    let mut scene = warm();
+    scene.worker("e0").fact(fact::OFFLOAD_TIER, "cpu");
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:01").on("e0").tell(emptied(&[Tier::Device]));
+    scene.at("08:01:20").on("e0").tell(counted("08:01:05", &[(counter::PROMPT_EXTERNAL, 1024.0)]));
+    let found = scene.only(&CROSSED);
+    assert_eq!(found.tokens, 1024);
+    assert!(found.summary.contains("offload"), "{}", found.summary);
+}
+
+#[test]
+fn updates_that_only_a_counter_shows_are_suspected() {
+    let mut scene = warm();
+    let values = [(counter::WEIGHT_UPDATES, 17.0), (counter::PREFIX_HITS, 1_175_961.0)];
+    scene.at("09:02:10").on("e0").tell(counted("08:00:50", &values));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.tokens), (Confidence::Suspected, 1_175_961));
+}
+
+#[test]
+fn hits_after_two_updates_are_counted_once() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:02").on("e0").tell(weights_updated());
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    assert_eq!(scene.only(&CROSSED).tokens, 576);
+}
+
+#[test]
+fn an_adapter_that_was_replaced_under_its_name_is_suspected() {
+    for (key, path) in [("name", "/lora/b"), ("name_and_path", "/lora/a")] {
+        let mut scene = reloaded(key, path);
+        hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+        let found = scene.only(&CROSSED);
+        assert_eq!((found.confidence, found.cause), (Confidence::Suspected, Cause::Adapter), "{key}");
+    }
+}
+
+#[test]
+fn a_restart_with_other_weights_that_finds_its_prompt_in_the_store_is_suspected() {
+    let mut scene = warm();
+    scene.worker("e0").weights("aa").weights_from("08:01:00", "bb");
+    for (second, request) in [("10", "r1"), ("20", "r2")] {
+        scene.at(&format!("08:01:{second}")).on("e0").tell(Body::CacheUse(CacheUse {
+            request_id: Some(request.to_owned()),
+            tier: Some(Tier::Storage),
+            retrieved: Some(96),
+            ..CacheUse::default()
+        }));
+    }
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.tokens), (Confidence::Suspected, 192));
+}
+
+/// A fresh engine that serves one adapter after the other and hits KV for the second one's first request.
+fn second_adapter(first: &str, second: &str) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0").both().adapter("a", first).adapter("b", second);
+    scene.at("08:00:00").on("e0").tell(totals(&[(counter::PROMPT_TOTAL, 0.0)]));
+    for (second, adapter, external) in [("10", "a", 0.0), ("30", "b", 256.0)] {
+        scene.at(&format!("08:00:{second}")).on("e0").tell(Body::RequestLeg(RequestLeg {
+            leg: Some(Role::Both),
+            request_id: Some(format!("for-{adapter}")),
+            adapter: Some(adapter.to_owned()),
+            status: Some(200),
+            ..RequestLeg::default()
+        }));
+        let from = if adapter == "a" { "08:00:00" } else { "08:00:20" };
+        let until = if adapter == "a" { "08:00:20" } else { "08:00:40" };
+        scene.at(until).on("e0").tell(counted(from, &[(counter::PROMPT_EXTERNAL, external)]));
+    }
+    scene
+}
+
+#[test]
+fn a_first_request_that_hits_what_only_another_adapter_stored_is_suspected() {
+    let found = second_adapter("11", "22").only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Adapter));
+    assert_eq!((found.requests.clone(), found.tokens), (vec!["for-b".to_owned()], 256));
+    assert!(names_unknown(&found, "who stored"), "{:?}", found.unknown);
+}
+
+// === stays quiet ===
+
+#[test]
+fn a_reset_that_emptied_the_tier_is_quiet() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:01").on("e0").tell(emptied(&[Tier::Device]));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn a_reset_within_the_scrape_that_saw_the_update_is_quiet() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:01").on("e0").tell(emptied(&[Tier::Device]));
+    hit_afterwards(&mut scene, "08:00:50", "08:01:05");
+    scene.assert_silent();
+}
+
+#[test]
+fn a_reset_without_any_change_is_quiet() {
+    let mut scene = warm();
+    scene.worker("e0").fact(fact::OFFLOAD_TIER, "cpu");
+    scene.at("08:01:01").on("e0").tell(emptied(&[Tier::Device]));
+    scene.at("08:01:20").on("e0").tell(counted("08:01:05", &[(counter::PROMPT_EXTERNAL, 1024.0)]));
+    scene.assert_silent();
+}
+
+#[test]
+fn with_prefix_caching_off_nothing_can_be_reused() {
+    let mut scene = reloaded("name", "/lora/b");
+    scene.worker("e0").fact(fact::PREFIX_CACHING, "false");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn an_adapter_that_gets_a_new_key_at_each_load_is_quiet() {
+    for (key, path) in [("load_number", "/lora/a"), ("name_and_path", "/lora/b")] {
+        let mut scene = reloaded(key, path);
+        hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+        scene.assert_silent();
+    }
+}
+
+#[test]
+fn the_first_load_of_an_adapter_changes_nothing() {
+    let mut scene = warm();
+    scene.worker("e0").fact(fact::ADAPTER_KEY, "name");
+    scene.at("08:01:00").on("e0").tell(adapter_loaded("tenant", "/lora/a"));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn an_update_that_failed_changed_nothing() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(Body::AdminCall(AdminCall {
+        class: Some(AdminClass::WeightsUpdate),
+        outcome: Some(Outcome::Failed),
+        ..AdminCall::default()
+    }));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn hits_before_the_update_are_right() {
+    let mut scene = warm();
+    hit_afterwards(&mut scene, "08:00:50", "08:01:05");
+    scene.at("08:01:10").on("e0").tell(weights_updated());
+    scene.assert_silent();
+}
+
+#[test]
+fn an_engine_that_was_updated_before_it_held_anything_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn resets_that_are_not_supported_tell_nothing_without_a_change() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(Body::AdminCall(AdminCall {
+        class: Some(AdminClass::CacheReset),
+        outcome: Some(Outcome::Failed),
+        ..AdminCall::default()
+    }));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn an_adapter_whose_first_request_misses_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both().adapter("a", "11").adapter("b", "22");
+    scene.at("08:00:00").on("e0").tell(totals(&[(counter::PROMPT_TOTAL, 0.0)]));
+    let spans = [("08:00:10", "08:00:20", "a", 0.0), ("08:00:30", "08:00:40", "b", 0.0)];
+    let again = ("08:00:50", "08:01:00", "b", 256.0);
+    for (at, until, adapter, external) in spans.into_iter().chain([again]) {
+        let leg =
+            RequestLeg { adapter: Some(adapter.to_owned()), status: Some(200), ..RequestLeg::default() };
+        scene.at(at).on("e0").tell(Body::RequestLeg(leg));
+        scene.at(until).on("e0").tell(counted(at, &[(counter::PROMPT_EXTERNAL, external)]));
+    }
+    scene.assert_silent();
+}
+
+#[test]
+fn equal_adapters_under_two_names_are_quiet() {
+    second_adapter("11", "11").assert_silent();
+}

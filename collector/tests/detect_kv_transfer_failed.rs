@@ -1,0 +1,286 @@
+//! `kv_transfer_failed`: when it fires and when it must stay quiet.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scene;
+
+use kvprov_model::fact;
+use kvprov_model::finding::{Cause, Confidence, Detector};
+use kvprov_model::observation::{Body, LeaseState, RequestLeg, Transfer};
+use scene::tell::*;
+use scene::{Scene, names_unknown, places};
+
+const FAILED: Detector = Detector::KvTransferFailed;
+
+fn decoder(policy: Option<&str>) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p");
+    scene.worker("d0").decode().engine_id("e-d");
+    if let Some(policy) = policy {
+        scene.worker("d0").policy(policy);
+    }
+    scene
+}
+
+// === fires ===
+
+#[test]
+fn an_engine_that_aborts_confirms_the_failure() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").line("d.log", 9).tell(aborted("a1", Cause::HandshakeFailed));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
+    assert_eq!(
+        (found.requests.clone(), places(&found)),
+        (vec!["a1".to_owned()], ["d.log:9".to_owned()].into())
+    );
+    scene.assert_quiet(&Detector::SilentRecompute);
+}
+
+#[test]
+fn one_request_failed_on_two_ranks_is_one_failure() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeFailed));
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeFailed));
+    assert_eq!(scene.only(&FAILED).count, 1);
+}
+
+#[test]
+fn four_requests_are_one_finding_that_names_all() {
+    let mut scene = decoder(None);
+    for request in ["a1", "a2", "a3", "a4"] {
+        scene.at("08:00:10").on("d0").tell(aborted(request, Cause::HandshakeFailed));
+    }
+    let found = scene.only(&FAILED);
+    assert_eq!((found.count, found.requests), (4, ["a1", "a2", "a3", "a4"].map(str::to_owned).to_vec()));
+}
+
+#[test]
+fn a_server_error_to_the_client_confirms_the_failure() {
+    let mut scene = decoder(Some("fail"));
+    scene.worker("r0").router();
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    let leg = RequestLeg { status: Some(500), ..decode_leg("lab-1", true, 102) };
+    scene.at("08:00:12").on("r0").tell(Body::RequestLeg(leg));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.cause), (Confidence::Confirmed, Cause::HandshakeTimeout));
+}
+
+#[test]
+fn the_schedulers_word_on_a_failed_request_confirms_it() {
+    let mut scene = decoder(Some("fail"));
+    scene.at("08:00:10").on("d0").tell(handshake_failed("cmpl-lab-1-0", Cause::HandshakeTimeout));
+    scene.at("08:00:11").on("d0").tell(failed_for_load(&["cmpl-lab-1-0"]));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
+    assert!(found.requests.contains(&"lab-1".to_owned()));
+}
+
+#[test]
+fn policy_fail_without_an_outcome_is_suspected() {
+    let mut scene = decoder(Some("fail"));
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::CompatHashMismatch));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::CompatHashMismatch));
+    assert!(names_unknown(&found, "what the client got"), "{:?}", found.unknown);
+}
+
+#[test]
+fn an_unknown_policy_is_named_and_the_milder_confidence_stands() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::LayoutMismatch));
+    let found = scene.only(&FAILED);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(names_unknown(&found, "may have been recomputed"), "{:?}", found.unknown);
+    scene.assert_quiet(&Detector::SilentRecompute);
+}
+
+#[test]
+fn a_request_that_waits_for_minutes_hangs() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:03:10").on("d0").tell(waiting("lab-1"));
+    let found = scene.only(&FAILED);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(names_unknown(&found, "ended at all"), "{:?}", found.unknown);
+}
+
+/// A prefill log alone in which leases end unread.
+fn unread_leases(requests: &[&str]) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill();
+    for request in requests {
+        scene.at("08:00:10").on("p0").tell(lease(request, LeaseState::Expired));
+    }
+    scene
+}
+
+#[test]
+fn leases_that_ended_unread_are_suspected_at_most() {
+    let ids = ["cmpl-a-0", "cmpl-b-0", "cmpl-c-0"];
+    let found = unread_leases(&ids).only(&FAILED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::LeaseExpired));
+    assert_eq!(found.count, 3);
+    assert!(ids.iter().all(|id| found.requests.contains(&(*id).to_owned())));
+    assert!(names_unknown(&found, "decode side is not seen"), "{:?}", found.unknown);
+}
+
+#[test]
+fn two_causes_of_one_moment_have_two_ids() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeTimeout));
+    scene.at("08:00:10").on("d0").tell(aborted("a2", Cause::LayoutMismatch));
+    assert_eq!(scene.by(&FAILED).len(), 2);
+}
+
+// === stays quiet ===
+
+#[test]
+fn a_failure_that_ended_as_recompute_is_told_as_such() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    scene.at("08:00:12").on("d0").tell(rescheduled(1, 102));
+    scene.assert_quiet(&FAILED);
+    assert_eq!(scene.only(&Detector::SilentRecompute).confidence, Confidence::Confirmed);
+}
+
+#[test]
+fn a_pull_in_progress_is_no_failure() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:00:11").on("d0").tell(waiting("lab-1"));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_slow_pull_that_was_answered_failed_nowhere() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router();
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:12").on("r0").tell(Body::RequestLeg(decode_leg("lab-1", true, 102)));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_wait_that_ended_in_an_arrival_is_no_failure() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:11").on("d0").tell(transferred("lab-1"));
+    scene.assert_silent();
+}
+
+#[test]
+fn transfers_that_succeed_are_quiet() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(transferred("lab-1"));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_lease_that_was_released_is_quiet() {
+    let mut scene = unread_leases(&[]);
+    scene.at("08:00:05").on("p0").tell(lease("cmpl-a-0", LeaseState::Granted));
+    scene.at("08:00:10").on("p0").tell(lease("cmpl-a-0", LeaseState::Released));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_visible_decode_side_that_shows_nothing_means_that_the_request_never_came() {
+    let mut scene = unread_leases(&["cmpl-a-0"]);
+    scene.worker("d0").decode();
+    scene.assert_silent();
+}
+
+#[test]
+fn a_client_that_left_explains_an_unread_lease() {
+    let mut scene = unread_leases(&["cmpl-a-0"]);
+    scene.worker("r0").router();
+    let leg = RequestLeg { client_gone: Some(true), status: None, ..prefill_leg("a") };
+    scene.at("08:00:01").on("r0").tell(Body::RequestLeg(leg));
+    scene.assert_silent();
+}
+
+#[test]
+fn an_expiry_that_followed_a_failure_is_its_consequence() {
+    let mut scene = decoder(Some("fail"));
+    scene.at("08:00:02").on("d0").tell(handshake_failed("cmpl-a-0", Cause::HandshakeTimeout));
+    scene.at("08:00:10").on("p0").tell(lease("cmpl-a-0", LeaseState::Expired));
+    assert_eq!(scene.only(&FAILED).cause, Cause::HandshakeTimeout);
+}
+
+#[test]
+fn both_halves_of_one_failure_are_told_once() {
+    let mut scene = decoder(Some("fail"));
+    let half = |request: &str| {
+        Body::Transfer(Transfer {
+            transfer_id: Some("xfer-7".to_owned()),
+            ..transfer(request, kvprov_model::observation::Outcome::Failed, Some(Cause::TransferFailed))
+        })
+    };
+    scene.at("08:00:10").on("p0").tell(half("on-p"));
+    scene.at("08:00:10").on("d0").tell(half("on-d"));
+    let found = scene.only(&FAILED);
+    assert_eq!(found.subject, "d0");
+    assert!(["on-p", "on-d"].iter().all(|id| found.requests.contains(&(*id).to_owned())));
+}
+
+#[test]
+fn a_start_up_without_requests_is_quiet() {
+    let mut scene = decoder(Some("fail"));
+    scene.worker("d0").fact(fact::LEASE_SECONDS, "480");
+    scene.at("08:00:00").on("d0").tell(alive());
+    scene.assert_silent();
+}
+
+// === what is absent, lost or late ===
+
+#[test]
+fn a_failure_without_an_outcome_waits_for_the_watermark_of_every_node() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router().node("node-b");
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    scene.at("08:01:00").on("d0").tell(alive());
+    assert!(scene.findings_so_far().is_empty(), "the router may still tell the answer");
+    scene.at("08:01:00").on("r0").tell(alive());
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
+
+#[test]
+fn a_proven_failure_waits_for_nobody() {
+    let mut scene = decoder(None);
+    scene.worker("r0").router().node("node-b");
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeFailed));
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
+
+#[test]
+fn an_unread_lease_waits_until_an_answer_would_have_come() {
+    let mut scene = unread_leases(&["cmpl-a-0"]);
+    scene.at("08:00:40").on("p0").tell(alive());
+    assert!(scene.findings_so_far().is_empty());
+    scene.at("08:02:30").on("p0").tell(alive());
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
+
+#[test]
+fn an_unread_lease_waits_for_the_other_nodes() {
+    let mut scene = unread_leases(&["cmpl-a-0"]);
+    scene.worker("r0").router().node("node-b");
+    scene.at("08:05:00").on("p0").tell(alive());
+    assert!(scene.findings_so_far().is_empty());
+    scene.at("08:05:00").on("r0").tell(alive());
+    assert_eq!(scene.so_far_by(&FAILED).len(), 1);
+}
+
+#[test]
+fn a_better_cause_keeps_the_id() {
+    let mut scene = decoder(Some("fail"));
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeFailed));
+    let before = scene.only(&FAILED);
+    scene.at("08:00:11").on("d0").tell(handshake_failed("lab-1", Cause::EngineIdMismatch));
+    let after = scene.only(&FAILED);
+    assert_eq!((before.cause, after.cause), (Cause::HandshakeFailed, Cause::EngineIdMismatch));
+    assert_eq!(before.id, after.id);
+}

@@ -1,0 +1,135 @@
+//! The roster: what is known of each worker, merged field by field in any order.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scene;
+
+use kvprov_collector::view::Roster;
+use kvprov_model::fact;
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::{Body, Role, Worker};
+use scene::{Scene, clock};
+
+fn roster(scene: &Scene) -> Roster {
+    let forth = Roster::build(scene.observations());
+    let mut back: Vec<_> = scene.observations().to_vec();
+    back.reverse();
+    assert_eq!(format!("{forth:?}"), format!("{:?}", Roster::build(&back)), "the order does not matter");
+    forth
+}
+
+/// What a start-up line or a default says of a fact.
+fn said(scene: &mut Scene, time: &str, name: &str, value: &str, origin: &str) {
+    scene.at(time).on("e0").tell(Body::Worker(Worker {
+        facts: [(name.to_owned(), value.to_owned())].into(),
+        fact_origins: [(name.to_owned(), origin.to_owned())].into(),
+        ..Worker::default()
+    }));
+}
+
+fn fact_of(scene: &Scene, name: &str) -> Option<String> {
+    roster(scene).get(&WorkerId::from("e0"))?.fact(name).map(str::to_owned)
+}
+
+#[test]
+fn statements_on_one_worker_merge_field_by_field() {
+    let mut scene = Scene::new();
+    scene.worker("e0").decode().engine_id("e-1").engine_id("e-2").fact(fact::TP_SIZE, "2");
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    assert_eq!(member.role, Some(Role::Decode));
+    assert_eq!(member.engine_ids.len(), 2);
+    assert_eq!(member.number(fact::TP_SIZE), Some(2.0));
+}
+
+#[test]
+fn a_setting_beats_a_later_start_up_line() {
+    let mut scene = Scene::new();
+    scene.worker("e0").policy("recompute");
+    said(&mut scene, "08:00:00", fact::LOAD_FAILURE_POLICY, "fail", "log line");
+    assert_eq!(fact_of(&scene, fact::LOAD_FAILURE_POLICY).as_deref(), Some("recompute"));
+}
+
+#[test]
+fn a_start_up_line_beats_a_default_whenever_it_comes() {
+    for (line, default) in [("08:00:00", "08:00:05"), ("08:00:05", "08:00:00")] {
+        let mut scene = Scene::new();
+        said(&mut scene, line, fact::LOAD_FAILURE_POLICY, "recompute", "log line");
+        said(&mut scene, default, fact::LOAD_FAILURE_POLICY, "fail", "default of 0.32");
+        assert_eq!(fact_of(&scene, fact::LOAD_FAILURE_POLICY).as_deref(), Some("recompute"));
+    }
+}
+
+#[test]
+fn a_default_holds_where_nothing_else_is_known() {
+    let mut scene = Scene::new();
+    said(&mut scene, "08:00:00", fact::LOAD_FAILURE_POLICY, "fail", "default of 0.32");
+    assert_eq!(fact_of(&scene, fact::LOAD_FAILURE_POLICY).as_deref(), Some("fail"));
+}
+
+#[test]
+fn the_later_of_two_start_up_lines_holds() {
+    let mut scene = Scene::new();
+    said(&mut scene, "08:00:00", fact::HASH_SEED, "0", "log line");
+    said(&mut scene, "09:00:00", fact::HASH_SEED, "7", "log line");
+    assert_eq!(fact_of(&scene, fact::HASH_SEED).as_deref(), Some("7"));
+}
+
+#[test]
+fn a_data_parallel_rank_is_known_by_its_base_id() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p");
+    let roster = roster(&scene);
+    assert_eq!(roster.by_engine_id("e-p_dp1").unwrap().id.as_str(), "p0");
+    assert!(roster.by_engine_id("e-q").is_none());
+}
+
+#[test]
+fn an_endpoint_is_found_by_its_port_else_by_the_only_worker_of_the_role() {
+    let mut scene = Scene::new();
+    scene.worker("d0").decode().fact(fact::HTTP_ADDRESS, "0.0.0.0:8200");
+    scene.worker("d1").decode().fact(fact::HTTP_ADDRESS, "0.0.0.0:8300");
+    scene.worker("p0").prefill();
+    let roster = roster(&scene);
+    let at = |endpoint: Option<&str>, role| roster.by_endpoint(endpoint, &role).map(|m| m.id.0.clone());
+    assert_eq!(at(Some("http://10.0.0.1:8300/v1"), Role::Decode).as_deref(), Some("d1"));
+    assert_eq!(at(Some("10.0.0.1:9999"), Role::Prefill).as_deref(), Some("p0"));
+    assert_eq!(at(None, Role::Decode), None, "two decoders and no port");
+}
+
+#[test]
+fn factors_hold_from_their_time_on() {
+    let mut scene = Scene::new();
+    scene.worker("e0").weights("aa").weights_from("08:00:10", "bb");
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    let weights = |time: &str| member.factors_at(Some(clock(time)), None).0["weights"].value.clone();
+    assert_eq!((weights("08:00:09"), weights("08:00:10")), ("aa".to_owned(), "bb".to_owned()));
+    assert_eq!(member.changes(), [(clock("08:00:10"), "weights".to_owned())]);
+}
+
+#[test]
+fn an_adapters_factor_counts_only_for_requests_that_use_it() {
+    let mut scene = Scene::new();
+    scene.worker("e0").weights("aa").adapter("ad", "11");
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    assert!(!member.factors_at(None, None).0.contains_key("adapter"));
+    assert_eq!(member.factors_at(None, Some("ad")).0["adapter"].value, "11");
+    assert!(!member.factors_at(None, Some("prod")).0.contains_key("adapter"));
+}
+
+#[test]
+fn a_worker_that_only_speaks_is_no_member_yet() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill();
+    scene.at("08:00:00").tell(scene::tell::alive());
+    assert_eq!(roster(&scene).members().count(), 1);
+}
+
+#[test]
+fn the_end_of_a_worker_is_known() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().gone("08:00:05");
+    assert_eq!(roster(&scene).get(&WorkerId::from("p0")).unwrap().gone, Some(clock("08:00:05")));
+}
