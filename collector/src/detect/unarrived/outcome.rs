@@ -3,7 +3,7 @@
 //! The outcome decides, not the policy: local compute and an answer is a recompute even under policy `fail`. Only
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
-use super::Trouble;
+use super::{Trouble, short_load};
 use super::meanwhile::Meanwhile;
 use crate::view::View;
 use crate::view::request::stems;
@@ -94,6 +94,11 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     let open_count = open.len();
     let mut meanwhile = Meanwhile::of(view, worker, &intervals);
     for mut trouble in open {
+        if trouble.consequence == Some(Consequence::RequestFailed) && trouble.cause == Cause::Aborted {
+            // A client that went away leaves the same words.
+            decided.push(Decided::likely(trouble, Fate::Failed, "who aborted it, the client or a worker"));
+            continue;
+        }
         if trouble.consequence == Some(Consequence::RequestFailed) {
             let mut one = Decided::proven(trouble, Fate::Failed, None);
             one.tokens = one.trouble.tokens;
@@ -288,7 +293,12 @@ impl Reports {
                             || cause == Cause::TransferFailed
                             || one.proven)
                 });
-            if told_elsewhere {
+            // A bare complaint beside a load that is seen to fall short is told with that load.
+            let told_by_load = is_bare
+                && cause == Cause::LoadMiss
+                && *policy != Policy::Fail
+                && short_load::tells(view, worker, &report.observation);
+            if told_elsewhere || told_by_load {
                 continue;
             }
             if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {
@@ -311,6 +321,10 @@ impl Reports {
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),
+                // An engine that aborts where a peer fails computes what a store does not give.
+                _ if *policy == Policy::Abort && matches!(load.tier, Some(Tier::Storage | Tier::Offload)) => {
+                    Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer")
+                }
                 _ => policy.suggest(trouble),
             };
             one.requests = requests;
