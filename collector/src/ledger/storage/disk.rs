@@ -55,6 +55,13 @@ impl Storage for DiskStorage {
         Ok(value.map(|value| value.to_vec()))
     }
 
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.engine()?.entries.get(key).map_err(explain("read", &self.directory))? {
+            read(&value);
+        }
+        Ok(())
+    }
+
     fn scan(
         &self,
         from: &[u8],

@@ -16,6 +16,13 @@ impl Storage for MemoryStorage {
         Ok(self.entries.get(key).cloned())
     }
 
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.entries.get(key) {
+            read(value);
+        }
+        Ok(())
+    }
+
     fn scan(
         &self,
         from: &[u8],

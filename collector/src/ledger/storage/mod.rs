@@ -36,6 +36,14 @@ pub trait Storage: Send + Sync {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LedgerError>;
 
+    /// Hands the value of a key, where it has one, to `read`; without a copy where the storage can.
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.get(key)? {
+            read(&value);
+        }
+        Ok(())
+    }
+
     /// Hands every entry from `from` up to but without `until` (`None`: to the end) to `visit`.
     fn scan(
         &self,
