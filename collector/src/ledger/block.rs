@@ -13,7 +13,7 @@ use super::position::Position;
 /// Slots of one block: few enough that reading one record reads little beside it.
 pub(super) const SLOTS: u32 = 16;
 /// A block takes no further record beyond this many bytes.
-const FULL_BYTES: usize = 32 << 10;
+pub(super) const FULL_BYTES: usize = 32 << 10;
 const HEAD: usize = 16 + 1 + 1;
 const END_BYTES: usize = 4;
 
@@ -23,15 +23,6 @@ pub(super) struct Block<'a> {
     dated: bool,
     directory: &'a [u8],
     records: &'a [u8],
-}
-
-/// A block in the making.
-pub(super) struct BlockWriter {
-    node: NameHash,
-    dated: bool,
-    slots: u8,
-    directory: Vec<u8>,
-    records: Vec<u8>,
 }
 
 // === impl Block ===
@@ -92,42 +83,30 @@ impl<'a> Block<'a> {
 
     /// This block with one slot emptied; `None` when no record is left.
     pub(super) fn without(&self, emptied: usize) -> Option<Vec<u8>> {
-        let mut writer = BlockWriter::new(self.node, self.dated);
-        let mut left = false;
-        for slot in 0..self.slots() {
-            let record = self.record(slot).filter(|_| slot != emptied).unwrap_or_default();
-            left |= !record.is_empty();
-            writer.push(&self.position(slot)?, record);
-        }
-        left.then(|| writer.finish())
+        let slots: Vec<(Position, &[u8])> = (0..self.slots())
+            .filter_map(|slot| {
+                let record = self.record(slot).filter(|_| slot != emptied);
+                Some((self.position(slot)?, record.unwrap_or_default()))
+            })
+            .collect();
+        let left = slots.iter().any(|(_, record)| !record.is_empty());
+        left.then(|| write(&self.node, self.dated, &slots))
     }
 }
 
-// === impl BlockWriter ===
-
-impl BlockWriter {
-    pub(super) fn new(node: NameHash, dated: bool) -> Self {
-        Self { node, dated, slots: 0, directory: Vec::with_capacity(512), records: Vec::with_capacity(4096) }
+/// The bytes of a block.
+pub(super) fn write(node: &NameHash, dated: bool, slots: &[(Position, &[u8])]) -> Vec<u8> {
+    let records: usize = slots.iter().map(|(_, record)| record.len()).sum();
+    let length = HEAD + slots.len() * (Position::length(dated) + END_BYTES) + records;
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend_from_slice(node);
+    bytes.extend([u8::from(dated), slots.len() as u8]);
+    let mut end = 0;
+    for (position, record) in slots {
+        bytes.extend_from_slice(position.as_bytes());
+        end += record.len() as u32;
+        bytes.extend(end.to_le_bytes());
     }
-
-    /// Whether a record of this node and lane still belongs here.
-    pub(super) fn takes(&self, node: &NameHash, dated: bool) -> bool {
-        u32::from(self.slots) < SLOTS
-            && self.records.len() < FULL_BYTES
-            && self.node == *node
-            && self.dated == dated
-    }
-
-    /// Adds a slot, behind the ones of lesser position.
-    pub(super) fn push(&mut self, position: &Position, record: &[u8]) {
-        self.slots += 1;
-        self.directory.extend_from_slice(position.as_bytes());
-        self.records.extend_from_slice(record);
-        self.directory.extend((self.records.len() as u32).to_le_bytes());
-    }
-
-    pub(super) fn finish(self) -> Vec<u8> {
-        let head = [u8::from(self.dated), self.slots];
-        [&self.node[..], &head, &self.directory, &self.records].concat()
-    }
+    slots.iter().for_each(|(_, record)| bytes.extend_from_slice(record));
+    bytes
 }

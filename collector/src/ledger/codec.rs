@@ -84,14 +84,17 @@ pub(super) fn decode(id: ObservationId, bytes: &[u8]) -> Result<Observation, Led
         .map_err(|reason| LedgerError::Corrupt { what: "observation", reason: reason.to_owned() })
 }
 
-/// Writes a wall time so that bytes sort like times, and unknown ones first.
-pub(super) fn put_order(wall: Option<WallTime>, out: &mut Vec<u8>) {
+/// A wall time so that bytes sort like times, and behind the 0 that stands for none.
+pub(super) fn time_order(wall: WallTime) -> [u8; 9] {
+    let mut bytes = [1; 9];
+    bytes[1..].copy_from_slice(&(wall.0.cast_unsigned() ^ (1 << 63)).to_be_bytes());
+    bytes
+}
+
+fn put_order(wall: Option<WallTime>, out: &mut Vec<u8>) {
     match wall {
         None => out.push(0),
-        Some(time) => {
-            out.push(1);
-            out.extend((time.0.cast_unsigned() ^ (1 << 63)).to_be_bytes());
-        }
+        Some(time) => out.extend(time_order(time)),
     }
 }
 

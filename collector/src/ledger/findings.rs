@@ -43,7 +43,7 @@ impl<S: Storage> StoredLedger<S> {
         if value == self.storage.get(&key)? {
             return Ok(());
         }
-        self.storage.commit(Changes::from([(key, value)])).inspect_err(|_| self.torn = true)
+        self.storage.commit(Changes::one(key, value)).inspect_err(|_| self.torn = true)
     }
 
     pub(super) fn findings_by_subject(&self) -> Result<BTreeMap<Subject, Vec<Finding>>, LedgerError> {

@@ -41,21 +41,23 @@ pub(super) struct Prepared {
 impl<S: Storage> StoredLedger<S> {
     pub(super) fn merge_batch(&mut self, observations: &[Observation]) -> Result<Merged, LedgerError> {
         self.mend()?;
+        let scratch = std::mem::take(&mut self.scratch);
         let mut merge = Merge::over(self);
         // Times first: what is too old for the batch it comes in is never added.
         for observation in observations {
             merge.take_time(observation);
         }
-        let mut arriving = Arriving::with_capacity(observations.len());
-        for observation in observations {
-            merge.add(observation, &mut arriving)?;
+        let mut arriving = Arriving::over(observations, scratch);
+        for (number, observation) in observations.iter().enumerate() {
+            merge.add(number, observation, &mut arriving)?;
         }
-        arriving.write(&mut merge)?;
+        let scratch = arriving.write(&mut merge)?;
         let mut more = merge.expire()?;
         let prepared = merge.prepare();
         let mut merged = self.commit(prepared)?;
         // Whatever of this batch's number was written: the next one has another.
         self.next_batch += 1;
+        self.scratch = scratch;
         while more {
             let mut merge = Merge::over(self);
             merge.merged = merged;
@@ -121,10 +123,11 @@ impl<'a, S: Storage> Merge<'a, S> {
         }
     }
 
-    fn add<'o>(
+    fn add(
         &mut self,
-        observation: &'o Observation,
-        arriving: &mut Arriving<'o>,
+        number: usize,
+        observation: &Observation,
+        arriving: &mut Arriving<'_>,
     ) -> Result<(), LedgerError> {
         let envelope = &observation.envelope;
         let Some((node, state)) = self.nodes.get(&envelope.node) else {
@@ -157,16 +160,16 @@ impl<'a, S: Storage> Merge<'a, S> {
         if envelope.schema_version > SCHEMA_VERSION {
             self.merged.newer += 1;
         }
-        arriving.keep(observation, node, position);
+        arriving.keep(number, node, position);
         Ok(())
     }
 
     /// Whether an encoding takes the place of a stored one, which is then taken out; `None`: nothing is stored.
     fn replaces(&mut self, observation: &Observation, encoded: &[u8]) -> Result<Option<bool>, LedgerError> {
         let id = observation.envelope.id;
-        let Some(place) = self.staged.get(&key::place(id))?.as_deref().and_then(Place::read) else {
-            return Ok(None);
-        };
+        let mut place = None;
+        self.staged.get_with(&key::place(id), &mut |bytes| place = Place::read(bytes))?;
+        let Some(place) = place else { return Ok(None) };
         let Some(bytes) = self.staged.get(&BlockId::of(place).key())? else { return Ok(None) };
         let block = super::block::Block::read(&bytes)?;
         let slot = (place.index % super::block::SLOTS) as usize;

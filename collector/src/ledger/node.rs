@@ -102,11 +102,13 @@ impl NodeState {
 
     /// Takes note of a time that the node delivered.
     pub(super) fn saw(&mut self, wall: Option<WallTime>, limits: &Limits) {
+        if wall.is_some() && wall <= self.newest {
+            return;
+        }
         self.newest = self.newest.max(wall);
         if let (Some(newest), Some(horizon)) = (self.newest, limits.horizon_ns) {
-            let mut floor = Vec::with_capacity(9);
-            super::codec::put_order(Some(newest.plus(horizon.max(0).saturating_neg())), &mut floor);
-            self.dated.raise(floor);
+            let floor = super::codec::time_order(newest.plus(horizon.max(0).saturating_neg()));
+            self.dated.raise(&floor);
         }
     }
 
@@ -118,8 +120,8 @@ impl NodeState {
     /// Joins what another replica knows of the node. Bytes are what is kept here and stay.
     pub(super) fn join(&mut self, other: &Self, limits: &Limits) {
         self.saw(other.newest, limits);
-        self.dated.raise(other.dated.floor.clone());
-        self.undated.raise(other.undated.floor.clone());
+        self.dated.raise(&other.dated.floor);
+        self.undated.raise(&other.undated.floor);
     }
 }
 
@@ -135,17 +137,16 @@ impl Lane {
         if self.floor.is_empty() {
             return Some(true);
         }
-        let mut order = Vec::with_capacity(9);
-        super::codec::put_order(Some(WallTime(wall?)), &mut order);
+        let order = super::codec::time_order(WallTime(wall?));
         match order.as_slice().cmp(self.floor.get(..9)?) {
             std::cmp::Ordering::Equal if self.floor.len() > 9 => None,
             order => Some(order.is_ge()),
         }
     }
 
-    pub(super) fn raise(&mut self, floor: Vec<u8>) {
-        if floor > self.floor {
-            self.floor = floor;
+    pub(super) fn raise(&mut self, floor: &[u8]) {
+        if floor > self.floor.as_slice() {
+            self.floor = floor.to_vec();
         }
     }
 }

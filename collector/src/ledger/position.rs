@@ -3,7 +3,7 @@
 //! A *position* sorts the observations of a view: undated ones first by (hash of stream, position in it, id), then
 //! by (wall time, id). It is a function of the observation. A *place* is where this replica happens to keep it.
 
-use super::codec::put_order;
+use super::codec::time_order;
 use super::key::hash_name;
 use kvprov_model::id::ObservationId;
 use kvprov_model::observation::Envelope;
@@ -34,15 +34,17 @@ pub(super) struct Place {
 impl Position {
     /// The position of an observation.
     pub(super) fn of(envelope: &Envelope) -> Self {
-        let mut bytes = Vec::with_capacity(UNDATED_BYTES);
-        put_order(envelope.wall, &mut bytes);
-        if envelope.wall.is_none() {
-            bytes.extend(&hash_name(&envelope.stream)[..8]);
-            bytes.extend((envelope.position.cast_unsigned() ^ (1 << 63)).to_be_bytes());
-        }
-        bytes.extend(envelope.id.0);
         let mut position = Self { bytes: [0; UNDATED_BYTES], dated: envelope.wall.is_some() };
-        position.bytes[..bytes.len()].copy_from_slice(&bytes);
+        match envelope.wall {
+            Some(wall) => position.bytes[..9].copy_from_slice(&time_order(wall)),
+            None => {
+                position.bytes[1..9].copy_from_slice(&hash_name(&envelope.stream)[..8]);
+                let order = envelope.position.cast_unsigned() ^ (1 << 63);
+                position.bytes[9..17].copy_from_slice(&order.to_be_bytes());
+            }
+        }
+        let length = Self::length(position.dated);
+        position.bytes[length - ID_BYTES..length].copy_from_slice(&envelope.id.0);
         position
     }
 

@@ -4,12 +4,15 @@
 //! follow their positions. The wall times stand beside the numbers, so that a view can be cut without reading what
 //! it leaves out.
 //!
-//! Layout: the name; then for each node and lane its hash, lane, number of entries, and for each entry the distance of
-//! its number, and of its wall time where it has one, from the entry before.
+//! Layout: the name; then for each node and lane its hash, lane and entries, each the distance of its number, and of its
+//! wall time where it has one, from the entry before. Between two entries stands whether a new group begins.
 
 use super::LedgerError;
 use super::codec::{Reader, put_number, put_text, unzigzag, zigzag};
 use super::key::NameHash;
+
+const MORE: u8 = 1;
+const END: u8 = 0;
 
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,60 +27,45 @@ pub(super) struct Posting {
 
 /// A list in the making.
 pub(super) struct ListWriter {
-    groups: Vec<u8>,
-    current: Option<Group>,
-}
-
-struct Group {
-    node: NameHash,
-    dated: bool,
-    count: u64,
+    bytes: Vec<u8>,
+    /// Node and lane of the group that is open, and number and time of its last entry.
+    group: Option<(NameHash, bool)>,
     last: (u32, i64),
-    entries: Vec<u8>,
 }
 
 // === impl ListWriter ===
 
 impl ListWriter {
-    pub(super) fn new() -> Self {
-        Self { groups: Vec::new(), current: None }
+    pub(super) fn named(name: &str) -> Self {
+        let mut bytes = Vec::with_capacity(name.len() + 64);
+        put_text(name, &mut bytes);
+        Self { bytes, group: None, last: (0, 0) }
     }
 
     /// Adds an entry behind the others.
     pub(super) fn push(&mut self, posting: Posting) {
-        let dated = posting.wall.is_some();
-        if self.current.as_ref().is_none_or(|group| group.node != posting.node || group.dated != dated) {
-            self.close();
-            self.current =
-                Some(Group { node: posting.node, dated, count: 0, last: (0, 0), entries: Vec::new() });
-        }
-        if let Some(group) = &mut self.current {
-            group.count += 1;
-            put_number(u64::from(posting.index.wrapping_sub(group.last.0)), &mut group.entries);
-            group.last.0 = posting.index;
-            if let Some(wall) = posting.wall {
-                put_number(zigzag(wall.wrapping_sub(group.last.1)), &mut group.entries);
-                group.last.1 = wall;
+        let group = Some((posting.node, posting.wall.is_some()));
+        if self.group == group {
+            self.bytes.push(MORE);
+        } else {
+            if self.group.is_some() {
+                self.bytes.push(END);
             }
+            self.bytes.extend(posting.node);
+            self.bytes.push(u8::from(posting.wall.is_some()));
+            (self.group, self.last) = (group, (0, 0));
+        }
+        put_number(u64::from(posting.index.wrapping_sub(self.last.0)), &mut self.bytes);
+        self.last.0 = posting.index;
+        if let Some(wall) = posting.wall {
+            put_number(zigzag(wall.wrapping_sub(self.last.1)), &mut self.bytes);
+            self.last.1 = wall;
         }
     }
 
-    fn close(&mut self) {
-        if let Some(group) = self.current.take() {
-            self.groups.extend(group.node);
-            self.groups.push(u8::from(group.dated));
-            put_number(group.count, &mut self.groups);
-            self.groups.extend(group.entries);
-        }
-    }
-
-    /// The list with its name.
-    pub(super) fn finish(mut self, name: &str) -> Vec<u8> {
-        self.close();
-        let mut bytes = Vec::with_capacity(name.len() + self.groups.len() + 4);
-        put_text(name, &mut bytes);
-        bytes.extend(self.groups);
-        bytes
+    /// The list.
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.bytes
     }
 }
 
@@ -94,12 +82,15 @@ fn read_list(bytes: &[u8]) -> Result<(&str, Vec<Posting>), &'static str> {
         let node = reader.array()?;
         let dated = reader.byte()? == 1;
         let (mut index, mut wall) = (0u32, 0i64);
-        for _ in 0..reader.number()? {
+        loop {
             index = index.wrapping_add(reader.number()? as u32);
             if dated {
                 wall = wall.wrapping_add(unzigzag(reader.number()?));
             }
             postings.push(Posting { node, wall: dated.then_some(wall), index });
+            if reader.rest.is_empty() || reader.byte()? != MORE {
+                break;
+            }
         }
     }
     Ok((name, postings))
@@ -108,13 +99,13 @@ fn read_list(bytes: &[u8]) -> Result<(&str, Vec<Posting>), &'static str> {
 /// The list without one entry; `None` when no entry is left.
 pub(super) fn without(bytes: &[u8], index: u32) -> Result<Option<Vec<u8>>, LedgerError> {
     let (name, postings) = read(bytes)?;
-    let mut writer = ListWriter::new();
+    let mut writer = ListWriter::named(name);
     let mut left = false;
     for posting in postings.into_iter().filter(|posting| posting.index != index) {
         left = true;
         writer.push(posting);
     }
-    Ok(left.then(|| writer.finish(name)))
+    Ok(left.then(|| writer.finish()))
 }
 
 #[cfg(test)]
@@ -131,9 +122,9 @@ mod tests {
             posting(1, Some(i64::MAX), 17),
             posting(2, Some(-5), 32),
         ];
-        let mut writer = ListWriter::new();
+        let mut writer = ListWriter::named("name");
         written.into_iter().for_each(|posting| writer.push(posting));
-        let bytes = writer.finish("name");
+        let bytes = writer.finish();
         assert_eq!(read(&bytes).unwrap(), ("name", written.to_vec()));
         let less = without(&bytes, 16).unwrap().unwrap();
         assert_eq!(read(&less).unwrap().1, [written[0], written[2], written[3]]);

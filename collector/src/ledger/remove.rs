@@ -13,7 +13,8 @@ use kvprov_model::observation::Observation;
 use std::ops::ControlFlow;
 
 impl<S: Storage> Merge<'_, S> {
-    /// Takes one record out of the middle, because another of the same id is to take its place.
+    /// Takes one record out of the middle, because another of the same id takes its place: the entry under the id stays
+    /// and is overwritten.
     pub(super) fn take_out(
         &mut self,
         block: &Block<'_>,
@@ -42,7 +43,6 @@ impl<S: Storage> Merge<'_, S> {
             let lane = state.lane_mut(block.is_dated());
             lane.bytes = lane.bytes.saturating_sub(length as u64);
         }
-        self.staged.delete(key::place(observation.envelope.id).to_vec());
         let Some(first) = block.position(0) else { return Ok(()) };
         let entry = key::node_block(block.node(), &first, id);
         let start = self.staged.get(&entry)?.as_deref().and_then(Position::read).unwrap_or(first);

@@ -104,7 +104,7 @@ impl<S: Storage> Merge<'_, S> {
             let lane = state.lane_mut(dated);
             lane.bytes = bytes;
             if let Some(floor) = floor {
-                lane.raise(floor);
+                lane.raise(&floor);
             }
         }
         for (id, opened) in opened {

@@ -1,5 +1,6 @@
 //! The ledger over any storage: what it holds in memory, and how it opens.
 
+use super::arriving::Scratch;
 use super::key;
 use super::merge::Merge;
 use super::node::{NodeState, Nodes};
@@ -21,6 +22,8 @@ pub struct StoredLedger<S> {
     pub(super) next_batch: u64,
     /// A commit failed: the storage has to be recovered and `nodes` read anew before the next one.
     pub(super) torn: bool,
+    /// Room that every merge needs; kept so that it is not asked for anew.
+    pub(super) scratch: Scratch,
 }
 
 /// The ledger of a replay or a test.
@@ -40,6 +43,7 @@ impl MemoryLedger {
             nodes: Nodes::default(),
             next_batch: 0,
             torn: false,
+            scratch: Scratch::default(),
         }
     }
 }
@@ -62,7 +66,8 @@ impl<S: Storage> StoredLedger<S> {
     pub fn over(storage: S, limits: Limits) -> Result<Self, LedgerError> {
         let nodes = read_nodes(&storage)?;
         let next_batch = next_batch(&storage)?;
-        let mut ledger = Self { storage, limits, nodes, next_batch, torn: false };
+        let mut ledger =
+            Self { storage, limits, nodes, next_batch, torn: false, scratch: Scratch::default() };
         ledger.expire_all()?;
         Ok(ledger)
     }

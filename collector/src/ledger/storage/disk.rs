@@ -93,12 +93,10 @@ impl Storage for DiskStorage {
     fn commit(&mut self, changes: Changes) -> Result<(), LedgerError> {
         let engine = self.engine()?;
         let mut batch = engine.database.batch().durability(Some(PersistMode::SyncData));
-        for (key, value) in changes {
-            match value {
-                Some(value) => batch.insert(&engine.entries, key, value),
-                None => batch.remove(&engine.entries, key),
-            }
-        }
+        changes.each(|key, value| match value {
+            Some(value) => batch.insert(&engine.entries, key, value),
+            None => batch.remove(&engine.entries, key),
+        });
         batch.commit().map_err(explain("write to", &self.directory))
     }
 

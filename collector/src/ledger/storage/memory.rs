@@ -48,7 +48,10 @@ impl Storage for MemoryStorage {
     }
 
     fn commit(&mut self, changes: Changes) -> Result<(), LedgerError> {
-        for (key, value) in changes {
+        for (key, value) in changes.short {
+            self.entries.insert(key.to_vec(), value.to_vec());
+        }
+        for (key, value) in changes.entries {
             match value {
                 Some(value) => drop(self.entries.insert(key, value)),
                 None => drop(self.entries.remove(&key)),
