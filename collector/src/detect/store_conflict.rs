@@ -7,10 +7,15 @@ use super::artifacts::{Event, History, Written};
 use super::draft::Draft;
 use super::{Subject, words};
 use crate::view::View;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
-use kvprov_model::observation::{ArtifactAction, Body};
+use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome, Tier};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A miss this soon after a store was emptied is its consequence.
+const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
 
 /// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
@@ -119,10 +124,14 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         draft.proof(observation).worker(worker.as_str()).events(times as u64);
         draft.unknown("who else writes or removes in this store");
     }
+    if let Some(draft) = emptied_for_others(view, worker) {
+        drafts.insert(Cause::Cleared, draft);
+    }
     drafts
         .into_iter()
         .map(|(cause, draft)| {
             let what = match cause {
+                Cause::Cleared => "emptied a store that other workers use too",
                 Cause::SizeMismatch => "reads values of another size than it expects",
                 _ => "is promised keys whose data cannot be read",
             };
@@ -130,4 +139,49 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             draft.finish(summary, words::advice(&Detector::StoreConflict, &cause))
         })
         .collect()
+}
+
+/// A worker that emptied the store which others, by their settings, use too, and which had held something of theirs or
+/// failed them afterwards.
+fn emptied_for_others(view: &View<'_>, worker: &WorkerId) -> Option<Draft> {
+    let store = view.roster().get(worker)?.fact(fact::STORE)?;
+    let observations = view.worker(worker);
+    let mut draft = Draft::new(Detector::StoreConflict, Cause::Cleared, Confidence::Suspected, worker.as_str());
+    for call in observations.iter() {
+        let empties = matches!(&call.body, Body::AdminCall(admin)
+            if admin.class == Some(AdminClass::CacheReset)
+                && admin.outcome == Some(Outcome::Succeeded)
+                && admin.tiers.iter().any(|tier| tier == Tier::Storage.as_str()));
+        let Some(at) = call.envelope.wall.filter(|_| empties) else { continue };
+        let sharers =
+            view.roster().members().filter(|m| m.id != *worker && m.fact(fact::STORE) == Some(store));
+        for other in sharers {
+            let theirs = view.worker(&other.id);
+            let touched: Vec<&Observation> =
+                theirs.iter().filter(|o| concerns_emptied(o, at)).take(4).collect();
+            if !touched.is_empty() {
+                draft.proof(call).proofs(touched).worker(worker.as_str()).worker(other.id.as_str()).events(1);
+            }
+        }
+    }
+    if draft.is_empty() {
+        return None;
+    }
+    draft.unknown("which keys were whose");
+    Some(draft)
+}
+
+/// Whether a worker held something in its store before it was emptied, or missed something soon after.
+fn concerns_emptied(observation: &Observation, at: WallTime) -> bool {
+    let Some(wall) = observation.envelope.wall else { return false };
+    match &observation.body {
+        Body::CacheUse(used) => {
+            let held = used.hit.or(used.retrieved).or(used.stored).unwrap_or(0) > 0;
+            used.tier == Some(Tier::Storage) && held && wall <= at
+        }
+        Body::KvLoad(load) => {
+            load.cause == Some(Cause::LoadMiss) && (0..=MISS_AFTER_CLEAR).contains(&wall.since(at))
+        }
+        _ => false,
+    }
 }
