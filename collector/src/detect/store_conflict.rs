@@ -16,13 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A miss this soon after a store was emptied is its consequence.
 const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
+/// Statements of one sharer that stand as evidence.
+const TOUCHED_SHOWN: usize = 4;
 
 /// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     match subject {
         Subject::Store(store) => on_store(view, store),
         Subject::Worker(worker) => in_words(view, worker),
-        Subject::Fleet => Vec::new(),
+        Subject::Fleet => emptied_for_others(view),
     }
 }
 
@@ -124,14 +126,10 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         draft.proof(observation).worker(worker.as_str()).events(times as u64);
         draft.unknown("who else writes or removes in this store");
     }
-    if let Some(draft) = emptied_for_others(view, worker) {
-        drafts.insert(Cause::Cleared, draft);
-    }
     drafts
         .into_iter()
         .map(|(cause, draft)| {
             let what = match cause {
-                Cause::Cleared => "emptied a store that other workers use too",
                 Cause::SizeMismatch => "reads values of another size than it expects",
                 _ => "is promised keys whose data cannot be read",
             };
@@ -141,34 +139,43 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         .collect()
 }
 
-/// A worker that emptied the store which others, by their settings, use too, and which had held something of theirs or
-/// failed them afterwards.
-fn emptied_for_others(view: &View<'_>, worker: &WorkerId) -> Option<Draft> {
-    let store = view.roster().get(worker)?.fact(fact::STORE)?;
-    let observations = view.worker(worker);
-    let mut draft = Draft::new(Detector::StoreConflict, Cause::Cleared, Confidence::Suspected, worker.as_str());
-    for call in observations.iter() {
-        let empties = matches!(&call.body, Body::AdminCall(admin)
-            if admin.class == Some(AdminClass::CacheReset)
-                && admin.outcome == Some(Outcome::Succeeded)
-                && admin.tiers.iter().any(|tier| tier == Tier::Storage.as_str()));
-        let Some(at) = call.envelope.wall.filter(|_| empties) else { continue };
-        let sharers =
-            view.roster().members().filter(|m| m.id != *worker && m.fact(fact::STORE) == Some(store));
-        for other in sharers {
-            let theirs = view.worker(&other.id);
-            let touched: Vec<&Observation> =
-                theirs.iter().filter(|o| concerns_emptied(o, at)).take(4).collect();
-            if !touched.is_empty() {
-                draft.proof(call).proofs(touched).worker(worker.as_str()).worker(other.id.as_str()).events(1);
+/// Workers that emptied a store which others, by their settings, use too, and which had held something of theirs or failed
+/// them afterwards. Both sides are told by their words, so it is a matter of the fleet.
+fn emptied_for_others(view: &View<'_>) -> Vec<Finding> {
+    let users = view.roster().members().filter_map(|member| Some((member, member.fact(fact::STORE)?)));
+    users
+        .filter_map(|(member, store)| {
+            let mut draft = Draft::new(Detector::StoreConflict, Cause::Cleared, Confidence::Suspected, store);
+            draft.worker(member.id.as_str());
+            for call in view.worker(&member.id).iter() {
+                let Some(at) = call.envelope.wall.filter(|_| empties_a_store(call)) else { continue };
+                let mut sharers = view.roster().members();
+                while let Some(other) =
+                    sharers.find(|other| other.id != member.id && other.fact(fact::STORE) == Some(store))
+                {
+                    let theirs = view.worker(&other.id);
+                    let touched: Vec<_> =
+                        theirs.iter().filter(|o| concerns_emptied(o, at)).take(TOUCHED_SHOWN).collect();
+                    if !touched.is_empty() {
+                        draft.proof(call).proofs(touched).worker(other.id.as_str()).events(1);
+                    }
+                }
             }
-        }
-    }
-    if draft.is_empty() {
-        return None;
-    }
-    draft.unknown("which keys were whose");
-    Some(draft)
+            if draft.is_empty() {
+                return None;
+            }
+            draft.unknown("which keys were whose");
+            let summary = format!("{} emptied {store}, which other workers use too.", member.id);
+            Some(draft.finish(summary, words::advice(&Detector::StoreConflict, &Cause::Cleared)))
+        })
+        .collect()
+}
+
+fn empties_a_store(observation: &Observation) -> bool {
+    matches!(&observation.body, Body::AdminCall(call)
+        if call.class == Some(AdminClass::CacheReset)
+            && call.outcome == Some(Outcome::Succeeded)
+            && call.tiers.iter().any(|tier| tier == Tier::Storage.as_str()))
 }
 
 /// Whether a worker held something in its store before it was emptied, or missed something soon after.
