@@ -68,6 +68,8 @@ crate::documented_constants! {
     KV_EVENTS = "kv_events";
     /// `true` when LoRA adapters are served.
     LORA = "lora";
+    /// Adapters that ran at the time of the observation, comma-separated.
+    ADAPTERS_RUNNING = "adapters_running";
     /// Lifetime of a lease in seconds.
     LEASE_SECONDS = "lease_seconds";
     /// Key of an index of KV that a router keeps over several workers.

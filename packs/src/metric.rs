@@ -3,7 +3,7 @@
 //! Input is the name and labels of a series as an engine exposes them.
 
 use crate::version::{Version, VersionRange};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How series of one meaning are combined and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
@@ -40,6 +40,8 @@ pub struct MetricTable {
     meanings: HashMap<String, Vec<Meaning>>,
     /// By name of an info metric: label and fact.
     info: HashMap<String, Vec<(String, String)>>,
+    /// Info metrics whose value is the time at which their labels held.
+    dated: HashSet<String>,
 }
 
 impl MetricTable {
@@ -67,6 +69,11 @@ impl MetricTable {
         )
     }
 
+    /// Whether the value of an info metric is the time, in unix seconds, at which its labels held.
+    pub fn value_is_time(&self, name: &str) -> bool {
+        self.dated.contains(name)
+    }
+
     /// Whether any meaning has this name, whatever the labels.
     pub fn knows(&self, name: &str) -> bool {
         self.meanings.contains_key(name) || self.info.contains_key(name)
@@ -84,7 +91,15 @@ impl MetricTable {
         of_name.sort_by_key(|meaning| std::cmp::Reverse(meaning.labels.len()));
     }
 
-    pub(crate) fn add_info(&mut self, name: &str, labels: impl IntoIterator<Item = (String, String)>) {
+    pub(crate) fn add_info(
+        &mut self,
+        name: &str,
+        labels: impl IntoIterator<Item = (String, String)>,
+        value_is_time: bool,
+    ) {
+        if value_is_time {
+            self.dated.insert(name.to_owned());
+        }
         self.info.entry(name.to_owned()).or_default().extend(labels);
     }
 }
@@ -124,7 +139,7 @@ mod tests {
     #[test]
     fn an_info_metric_gives_facts() {
         let mut table = MetricTable::default();
-        table.add_info("info", [("block_size".to_owned(), "block_size".to_owned())]);
+        table.add_info("info", [("block_size".to_owned(), "block_size".to_owned())], false);
         let facts = table.info_facts("info", &[("block_size", "16"), ("x", "y")]).unwrap_or_default();
         assert_eq!(facts.get("block_size").map(String::as_str), Some("16"));
         assert_eq!(table.info_facts("m", &[]), None);

@@ -126,6 +126,8 @@ pub(crate) struct RawMetric {
 pub(crate) struct RawInfo {
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) value_is_time: bool,
 }
 
 /// `[[fact]]`.

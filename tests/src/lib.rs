@@ -13,6 +13,7 @@ pub mod corpus;
 pub mod judge;
 pub mod metamorphic;
 pub mod mutate;
+pub mod pipeline;
 pub mod pool;
 pub mod score;
 pub mod verdict;

@@ -2,39 +2,33 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test states what it expects")]
 
-use kvprov_tests::binary::Binary;
 use kvprov_tests::bundle::Bundle;
 use kvprov_tests::metamorphic::{CHANGES, Change, ROUNDS, Weakened, differences, without_evidence};
 use kvprov_tests::verdict::{Confidence, Found};
-use kvprov_tests::{corpus, pool};
+use kvprov_tests::{corpus, pipeline, pool};
 
 fn bundles() -> Vec<Bundle> {
     let directories = corpus::bundles(&corpus::root()).unwrap();
     directories.iter().map(|directory| Bundle::load(directory).unwrap()).collect()
 }
 
-fn replay(binary: &Binary, bundle: &Bundle) -> Vec<Found> {
-    let on_disk = bundle.write().unwrap();
-    binary.replay(on_disk.path()).unwrap_or_else(|error| panic!("{}: {error}", bundle.name)).findings
+fn replay(bundle: &Bundle) -> Vec<Found> {
+    pipeline::replay(bundle).unwrap_or_else(|error| panic!("{}: {error}", bundle.name))
 }
 
 /// What is wrong with a change of a bundle, a line each.
-fn wrong(binary: &Binary, bundle: &Bundle, before: &[Found], change: &Change) -> Vec<String> {
+fn wrong(bundle: &Bundle, before: &[Found], change: &Change) -> Vec<String> {
     let Some(changed) = (change.apply)(bundle, before) else { return Vec::new() };
-    let after = replay(binary, &changed.bundle);
+    let after = replay(&changed.bundle);
     let lines = differences(before, &after, &changed);
     lines.into_iter().map(|line| format!("{}, {}: {line}", bundle.name, change.name)).collect()
 }
 
 #[test]
 fn names_clocks_and_order_do_not_change_a_verdict() {
-    let binary = Binary::of_workspace().unwrap();
-    if !binary.has_replay() {
-        return;
-    }
     let wrong = pool::map(&bundles(), |bundle| {
-        let before = replay(&binary, bundle);
-        CHANGES.iter().flat_map(|change| wrong(&binary, bundle, &before, change)).collect::<Vec<_>>()
+        let before = replay(bundle);
+        CHANGES.iter().flat_map(|change| wrong(bundle, &before, change)).collect::<Vec<_>>()
     })
     .concat();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -42,15 +36,11 @@ fn names_clocks_and_order_do_not_change_a_verdict() {
 
 #[test]
 fn a_finding_weakens_without_its_evidence() {
-    let binary = Binary::of_workspace().unwrap();
-    if !binary.has_replay() {
-        return;
-    }
     let standing = pool::map(&bundles(), |bundle| {
-        let before = replay(&binary, bundle);
+        let before = replay(bundle);
         let strong = before.iter().filter(|found| found.confidence >= Confidence::Suspected);
         strong
-            .filter(|found| outlives_its_evidence(&binary, bundle, found))
+            .filter(|found| outlives_its_evidence(bundle, found))
             .map(|found| {
                 format!(
                     "{}: {} {} stands without {:?}",
@@ -63,13 +53,13 @@ fn a_finding_weakens_without_its_evidence() {
     assert!(standing.is_empty(), "{}", standing.join("\n"));
 }
 
-fn outlives_its_evidence(binary: &Binary, bundle: &Bundle, found: &Found) -> bool {
+fn outlives_its_evidence(bundle: &Bundle, found: &Found) -> bool {
     let mut bundle = bundle.clone();
     let mut standing = found.clone();
     for _ in 0..ROUNDS {
         // Evidence that cannot be deleted alone proves that the finding does not hang on what was deleted.
         let Some(edited) = without_evidence(&bundle, &standing) else { return false };
-        let after = replay(binary, &edited);
+        let after = replay(&edited);
         match Weakened::successor(found, &after) {
             Some(successor) => (bundle, standing) = (edited, successor.clone()),
             None => return false,

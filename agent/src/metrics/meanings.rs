@@ -15,6 +15,11 @@ pub trait Meanings {
 
     /// Facts that the labels of an info metric hold.
     fn facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>>;
+
+    /// Whether the value of an info metric is the time, in unix seconds, at which its labels held.
+    fn value_is_time(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 // === impl Packs ===
@@ -32,5 +37,9 @@ impl Meanings for Packs {
 
     fn facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
         self.metrics().info_facts(name, labels)
+    }
+
+    fn value_is_time(&self, name: &str) -> bool {
+        self.metrics().value_is_time(name)
     }
 }

@@ -144,6 +144,11 @@ impl<'m> MetricsReader<'m> {
         page: &Page,
         sink: Sink<'_>,
     ) {
+        for (index, (time, facts)) in (2..).zip(&page.dated_facts) {
+            let says = facts.iter().map(|(fact, value)| format!("{fact} {value}")).collect::<Vec<_>>().join(", ");
+            let body = Body::Worker(Worker { facts: facts.clone(), ..Worker::default() });
+            sink(source.observe(SourceKind::Metrics, place, index, Some(*time), Some(says), body));
+        }
         let news = page.facts.iter().any(|(fact, value)| self.told_facts.get(fact) != Some(value));
         if !news {
             return;

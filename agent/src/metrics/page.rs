@@ -3,6 +3,7 @@
 use crate::metrics::exposition::{Line, Sample, lines};
 use crate::metrics::meanings::Meanings;
 use crate::source::Losses;
+use kvprov_model::clock::WallTime;
 use kvprov_packs::{MetricType, Version};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_SERIES: usize = 64 * 1024;
 /// Families by which a page is recognised.
 const MAX_FAMILIES: usize = 4096;
+/// Info metrics with a time of their own that one page may have.
+const MAX_DATED: usize = 64;
 /// The start of the process; moves when every counter begins anew.
 const PROCESS_START: &str = "process_start_time_seconds";
 /// Labels that are worth telling where all series agree on them.
@@ -29,6 +32,8 @@ pub(crate) struct Page {
     pub facts: BTreeMap<String, String>,
     /// The info metric that each fact comes from.
     pub fact_origins: BTreeMap<String, String>,
+    /// Facts that held at a time of their own, which the value of their metric tells.
+    pub dated_facts: Vec<(WallTime, BTreeMap<String, String>)>,
     /// Labels on which all meaningful series agree.
     pub labels: BTreeMap<String, String>,
     pub process_start: Option<f64>,
@@ -97,6 +102,14 @@ impl Page {
             self.process_start = Some(self.process_start.map_or(sample.value, |old| old.max(sample.value)));
         }
         if let Some(facts) = meanings.facts(sample.name, &labels) {
+            if meanings.value_is_time(sample.name) {
+                let time = WallTime::from_unix_seconds(sample.value);
+                if let (Some(time), false, true) = (time, facts.is_empty(), self.dated_facts.len() < MAX_DATED) {
+                    self.dated_facts.push((time, facts));
+                }
+                self.matched += 1;
+                return;
+            }
             for (fact, value) in facts {
                 self.fact_origins.insert(fact.clone(), format!("metric {}", sample.name));
                 self.facts.insert(fact, value);

@@ -217,7 +217,8 @@ impl Member {
             .filter(|(name, _)| name.as_str() != "adapter")
             .filter_map(|(name, timeline)| Some((name.clone(), timeline.at(time)?.clone())))
             .collect();
-        if let Some(adapter) = adapter {
+        let base = [fact::MODEL_NAME, fact::MODEL_PATH];
+        if let Some(adapter) = adapter.filter(|name| base.iter().all(|fact| self.fact(fact) != Some(name))) {
             let named = self.adapters.get(adapter).and_then(|timeline| timeline.at(time));
             let only = self.factors.get("adapter").and_then(|timeline| timeline.at(time));
             if let Some(factor) = named.or(only) {

@@ -145,7 +145,7 @@ impl Build {
             self.fact(&context.place(fact.span().start, subject.clone()), fact.get_ref())?;
             labels.push((label.clone(), fact.get_ref().clone()));
         }
-        self.metrics.add_info(&raw.name, labels);
+        self.metrics.add_info(&raw.name, labels, raw.value_is_time);
         Some(())
     }
 

@@ -17,8 +17,8 @@ pub(super) fn rename(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
         return None;
     }
     let alternatives = roots.iter().map(|root| regex::escape(root)).collect::<Vec<_>>().join("|");
-    // A root is a whole part of a path and its first: no word before the slash, none after the part.
-    let pattern = Regex::new(&format!(r"(^|[^\w./-])/({alternatives})($|[^\w.-])")).ok()?;
+    // A root is a whole part of a path and its first: no word before the slash but a URL's host, none after the part.
+    let pattern = Regex::new(&format!(r"(^|[^\w./-]|://[\w.:-]*)/({alternatives})($|[^\w.-])")).ok()?;
     let changed = edit_text(bundle, |text| {
         // Twice, for paths that share the sign between them.
         let once = pattern.replace_all(text, "${1}/vol-${2}-x${3}");

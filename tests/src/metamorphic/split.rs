@@ -31,13 +31,13 @@ pub(super) fn in_halves(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
 
 pub(super) fn by_process(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
     let front = Regex::new(FRONT).ok()?;
-    let other = Regex::new(r"^\((EngineCore|Worker)\w* pid=\d+\)").ok()?;
+    let stamp = Regex::new(STAMP).ok()?;
     each_log(bundle, |bytes| {
         let (mut of_front, mut of_others) = (Vec::new(), Vec::new());
         let mut in_front = false;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // A line without a process goes on with the one before.
-            in_front = front.is_match(line) || (in_front && !other.is_match(line));
+            // A line without a clock stays with the one before, which dates it.
+            in_front = if stamp.is_match(line) { front.is_match(line) } else { in_front };
             if in_front { &mut of_front } else { &mut of_others }.extend_from_slice(line);
         }
         (!of_front.is_empty() && !of_others.is_empty()).then_some((of_front, of_others))

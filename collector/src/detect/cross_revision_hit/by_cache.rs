@@ -243,7 +243,7 @@ fn counted(
 ) -> Hits {
     let closed = emptied(view, &member.id, began, tiers);
     let held_something = intervals.iter().any(|interval| {
-        interval.until < change.at
+        interval.until < change.at.map(at_latest)
             && (interval.total(counter::PROMPT_TOTAL).unwrap_or(0.0) > 0.0
                 || interval.increase(counter::PROMPT_TOTAL) > 0.0
                 || interval.total(counter::PREFIX_QUERIES).unwrap_or(0.0) > 0.0)
@@ -261,12 +261,17 @@ fn counted(
     hits
 }
 
+/// The latest moment that a stamp may mean: a clock that prints whole seconds leaves the rest of the second open.
+fn at_latest(time: WallTime) -> WallTime {
+    if time.0 % SECOND == 0 { time.plus(SECOND) } else { time }
+}
+
 /// Whether at least half of an interval lies between the change and the reset. What was hit in an interval that the
 /// window only touches was most likely hit outside of it.
 fn mostly_within(interval: &Interval, began: Option<WallTime>, closed: Option<WallTime>) -> bool {
     let (Some(until), Some(began)) = (interval.until, began) else { return false };
     let Some(since) = interval.since else { return closed.is_none() && until > began };
-    let end = closed.map_or(until, |closed| closed.min(until));
+    let end = closed.map_or(until, |closed| at_latest(closed).min(until));
     let inside = end.since(began.max(since));
     inside > 0 && inside >= until.since(since) / 2
 }

@@ -12,6 +12,9 @@ use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
 use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Stands for an adapter whose name is not known: only a worker's single adapter answers to it.
+const ANY_ADAPTER: &str = "?";
+
 /// A request that went over a pair.
 struct Crossing<'v> {
     request: String,
@@ -21,6 +24,8 @@ struct Crossing<'v> {
     proofs: Vec<Observation>,
     ids: BTreeSet<String>,
     tokens: Option<i64>,
+    /// Nanoseconds that the decode side took.
+    duration: Option<i64>,
 }
 
 /// The complete set of findings on a decode worker.
@@ -35,8 +40,9 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let crossings = crossings(view, decoder);
     let arrived = arrivals(view, worker);
     for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
+        let adapter = crossing.adapter.clone().or_else(|| running_adapter(view, decoder, crossing));
         let Some((cause, mut confidence, what)) =
-            mismatch(crossing.prefiller, decoder, crossing.at, crossing.adapter.as_deref())
+            mismatch(crossing.prefiller, decoder, crossing.at, adapter.as_deref())
         else {
             continue;
         };
@@ -144,13 +150,31 @@ fn add<'v>(
         proofs: Vec::new(),
         ids: BTreeSet::new(),
         tokens: None,
+        duration: None,
     });
+    crossing.duration = crossing.duration.or(leg.duration_ns);
     crossing.proofs.push(observation.clone());
     crossing.ids.extend(leg.remote_request_id.iter().cloned());
     crossing.tokens = crossing.tokens.or(leg.prompt_tokens);
     if crossing.adapter.is_none() {
         crossing.adapter = leg.adapter.clone().or_else(|| leg.model.clone());
     }
+}
+
+/// The only adapter that the decode worker is seen to run while it answers.
+fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>) -> Option<String> {
+    let end = crossing.at?;
+    let begin = end.plus(-crossing.duration?);
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for observation in view.worker(&decoder.id).iter() {
+        let Body::Worker(worker) = &observation.body else { continue };
+        let Some(names) = worker.facts.get(fact::ADAPTERS_RUNNING) else { continue };
+        if observation.envelope.wall.is_some_and(|at| at >= begin && at <= end) {
+            seen.extend(names.split(',').map(|name| name.trim().to_owned()));
+        }
+    }
+    let only = seen.pop_first();
+    only.filter(|_| seen.is_empty())
 }
 
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
@@ -163,6 +187,13 @@ fn mismatch(
     let (made, used) = (prefiller.factors_at(at, adapter), decoder.factors_at(at, adapter));
     if let Some(difference) = difference(&made, &used) {
         return Some(difference);
+    }
+    // Both serve one adapter name with other contents, and no source shows whether the request used it.
+    if adapter.is_none() {
+        let (made, used) = (prefiller.factors_at(at, Some(ANY_ADAPTER)), decoder.factors_at(at, Some(ANY_ADAPTER)));
+        if let Some((cause, _, what)) = difference(&made, &used) {
+            return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
+        }
     }
     // KV of another element type that was transferred all the same was read as something it is not.
     [fact::DTYPE, fact::KV_CACHE_DTYPE].iter().find_map(|name| {
