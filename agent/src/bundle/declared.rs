@@ -46,7 +46,8 @@ impl Identity {
         Worker {
             engine: self.engine.clone(),
             engine_version: self.engine_version.clone(),
-            settings: self.settings.clone(),
+            // What no fact reads may hold anything: a prompt, a template, a secret. It is not kept.
+            settings: known(&self.settings, packs),
             facts: resolved.facts,
             fact_origins: resolved.origins,
             ..Worker::default()
@@ -106,4 +107,13 @@ pub(crate) fn tell(
         let body = Body::WorkerGone(WorkerGone { exit_signal: end.signal, exit_status: end.status });
         emit(end.line, end.at, says, body);
     }
+}
+
+/// The settings that some fact reads.
+fn known(settings: &BTreeMap<String, String>, packs: &Packs) -> BTreeMap<String, String> {
+    settings
+        .iter()
+        .filter(|(key, _)| packs.is_known_setting(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
