@@ -49,6 +49,27 @@ fn prefix_hits_after_a_weight_update_are_suspected() {
     assert!(places(&found).contains("e.log:3") && places(&found).contains("08:01:20.prom:0"));
 }
 
+/// A reset of the prefix cache that was refused.
+fn refused() -> Body {
+    Body::AdminCall(AdminCall {
+        class: Some(AdminClass::CacheReset),
+        tiers: vec![Tier::Device.as_str().to_owned()],
+        outcome: Some(Outcome::Failed),
+        ..AdminCall::default()
+    })
+}
+
+#[test]
+fn a_reset_refused_after_a_weight_update_is_suspected_without_any_counter() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    scene.at("08:01:02").on("e0").line("e.log", 4).tell(refused());
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Weights));
+    assert!(places(&found).contains("e.log:3") && places(&found).contains("e.log:4"));
+}
+
 #[test]
 fn a_reset_of_the_device_leaves_the_offload_tier() {
     let mut scene = warm();
@@ -134,6 +155,23 @@ fn a_first_request_that_hits_what_only_another_adapter_stored_is_suspected() {
 }
 
 // === stays quiet ===
+
+#[test]
+fn a_refused_reset_that_works_at_the_second_try_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:02").on("e0").tell(refused());
+    scene.at("08:01:05").on("e0").tell(emptied(&[Tier::Device]));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_refused_reset_without_an_update_is_quiet() {
+    let mut scene = warm();
+    scene.at("08:01:02").on("e0").tell(refused());
+    scene.assert_quiet(&CROSSED);
+}
 
 #[test]
 fn a_reset_that_emptied_the_tier_is_quiet() {

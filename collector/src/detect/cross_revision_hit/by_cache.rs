@@ -14,6 +14,10 @@ use kvprov_model::observation::{AdminCall, AdminClass, Body, Observation, Outcom
 use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A reset belongs to the update that follows it within this time, or that it follows within the other.
+const RESET_BEFORE_UPDATE: i64 = 60 * SECOND;
+const RESET_AFTER_UPDATE: i64 = 600 * SECOND;
+
 /// Something that made KV of a worker stale.
 struct Change {
     cause: Cause,
@@ -65,10 +69,16 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         .into_iter()
         .map(|(cause, (draft, what, tiers))| {
             let tiers = tiers.into_iter().collect::<Vec<_>>().join(" and ");
-            let summary = format!(
-                "{worker} reused about {} tokens of KV from its {tiers} cache after {what}.",
-                draft.token_count()
-            );
+            let summary = match draft.token_count() {
+                0 => {
+                    format!("{worker} kept the KV of its {tiers} cache after {what}: the reset was refused.")
+                }
+                tokens => {
+                    format!(
+                        "{worker} reused about {tokens} tokens of KV from its {tiers} cache after {what}."
+                    )
+                }
+            };
             finish(draft, &cause, summary)
         })
         .collect()
@@ -118,8 +128,7 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
     // An epoch that began without a call: the worker restarted with, or was seen to open, other content.
     let told: Vec<Option<WallTime>> = changes.iter().map(|change| change.at).collect();
     for (at, factor) in member.changes() {
-        let near =
-            told.iter().flatten().any(|call| call.since(at).abs() <= 120 * SECOND);
+        let near = told.iter().flatten().any(|call| call.since(at).abs() <= 120 * SECOND);
         if near && factor != "weights" {
             continue;
         }
@@ -189,7 +198,10 @@ fn hits_after(view: &View<'_>, member: &Member, change: &Change) -> Vec<(&'stati
     let device_off = member.fact(fact::PREFIX_CACHING) == Some("false");
     if !change.restarted && !device_off {
         let names = [counter::PREFIX_HITS, counter::CACHED_DEVICE];
-        let hits = counted(view, member, &intervals, change, began, &names, &[Tier::Device]);
+        let mut hits = counted(view, member, &intervals, change, began, &names, &[Tier::Device]);
+        if hits.is_empty() {
+            hits.extend(refused_reset(view, member, change).map(|refusal| (0.0, refusal)));
+        }
         found.push(("prefix", hits));
     }
     let offloads = member.fact(fact::OFFLOAD_TIER).is_some_and(|tier| tier != "none");
@@ -201,6 +213,25 @@ fn hits_after(view: &View<'_>, member: &Member, change: &Change) -> Vec<(&'stati
     found.push(("store", loaded_from_store(view, member, change).unwrap_or_default()));
     found.retain(|(_, hits)| !hits.is_empty());
     found
+}
+
+/// A reset of the prefix cache that was refused around an update of the weights and never made up for: what was running
+/// goes on over its old KV, and what was cached is found again.
+fn refused_reset(view: &View<'_>, member: &Member, change: &Change) -> Option<Observation> {
+    let changed = change.at.filter(|_| change.cause == Cause::Weights)?;
+    let observations = view.worker(&member.id);
+    let refused = observations.iter().find(|observation| {
+        let near = observation
+            .envelope
+            .wall
+            .is_some_and(|at| (-RESET_BEFORE_UPDATE..=RESET_AFTER_UPDATE).contains(&at.since(changed)));
+        near && matches!(&observation.body, Body::AdminCall(call)
+            if call.class == Some(AdminClass::CacheReset)
+                && call.outcome == Some(Outcome::Failed)
+                && call.tiers.iter().any(|tier| tier == Tier::Device.as_str()))
+    })?;
+    let since = refused.envelope.wall.min(Some(changed));
+    emptied(view, &member.id, since, &[Tier::Device]).is_none().then(|| refused.clone())
 }
 
 /// Hits that counters show after a change and before the tier was emptied, where the tier held something before.
