@@ -4,6 +4,7 @@
 
 mod scene;
 
+use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Tier};
 use scene::tell::*;
@@ -121,7 +122,42 @@ fn thousands_of_foreign_removals_are_one_bounded_finding() {
     assert!(found.evidence.len() <= 24);
 }
 
+/// Two workers on one store; one of them had used it.
+fn sharers() -> Scene {
+    let mut scene = Scene::new();
+    for name in ["e0", "e1"] {
+        scene.worker(name).both().fact(fact::STORE, "mooncake:192.0.2.80:50051");
+    }
+    scene.at("08:00:10").on("e1").line("e1.log", 2).tell(looked_up("cmpl-a1", 4100, 4096, 4096));
+    scene
+}
+
+#[test]
+fn a_store_that_one_worker_empties_under_another_is_told_by_their_words() {
+    let mut scene = sharers();
+    scene.at("08:00:12").on("e0").line("e0.log", 7).tell(emptied(&[Tier::Storage]));
+    let found = scene.only(&CONFLICT);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Cleared));
+    assert_eq!(found.workers, ["e0", "e1"]);
+    assert!(places(&found).contains("e0.log:7") && places(&found).contains("e1.log:2"));
+}
+
 // === stays quiet ===
+
+#[test]
+fn a_store_that_nobody_else_uses_may_be_emptied() {
+    let mut scene = sharers();
+    scene.worker("e0").fact(fact::STORE, "mooncake:192.0.2.81:50051");
+    scene.at("08:00:12").on("e0").tell(emptied(&[Tier::Storage]));
+    scene.assert_quiet(&CONFLICT);
+}
+
+#[test]
+fn a_store_that_was_emptied_before_anybody_used_it_is_quiet() {
+    let mut scene = sharers();
+    scene.at("08:00:05").on("e0").tell(emptied(&[Tier::Storage]));
+    scene.assert_quiet(&CONFLICT);
+}
 
 #[test]
 fn a_clear_that_took_only_its_own_is_quiet() {

@@ -7,17 +7,24 @@ use super::artifacts::{Event, History, Written};
 use super::draft::Draft;
 use super::{Subject, words};
 use crate::view::View;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
-use kvprov_model::observation::{ArtifactAction, Body};
+use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome, Tier};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A miss this soon after a store was emptied is its consequence.
+const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
+/// Statements of one sharer that stand as evidence.
+const TOUCHED_SHOWN: usize = 4;
 
 /// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     match subject {
         Subject::Store(store) => on_store(view, store),
         Subject::Worker(worker) => in_words(view, worker),
-        Subject::Fleet => Vec::new(),
+        Subject::Fleet => emptied_for_others(view),
     }
 }
 
@@ -130,4 +137,58 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             draft.finish(summary, words::advice(&Detector::StoreConflict, &cause))
         })
         .collect()
+}
+
+/// Workers that emptied a store which others, by their settings, use too, and which had held something of theirs or failed
+/// them afterwards. Both sides are told by their words, so it is a matter of the fleet.
+fn emptied_for_others(view: &View<'_>) -> Vec<Finding> {
+    let users = view.roster().members().filter_map(|member| Some((member, member.fact(fact::STORE)?)));
+    users
+        .filter_map(|(member, store)| {
+            let mut draft = Draft::new(Detector::StoreConflict, Cause::Cleared, Confidence::Suspected, store);
+            draft.worker(member.id.as_str());
+            for call in view.worker(&member.id).iter() {
+                let Some(at) = call.envelope.wall.filter(|_| empties_a_store(call)) else { continue };
+                let mut sharers = view.roster().members();
+                while let Some(other) =
+                    sharers.find(|other| other.id != member.id && other.fact(fact::STORE) == Some(store))
+                {
+                    let theirs = view.worker(&other.id);
+                    let touched: Vec<_> =
+                        theirs.iter().filter(|o| concerns_emptied(o, at)).take(TOUCHED_SHOWN).collect();
+                    if !touched.is_empty() {
+                        draft.proof(call).proofs(touched).worker(other.id.as_str()).events(1);
+                    }
+                }
+            }
+            if draft.is_empty() {
+                return None;
+            }
+            draft.unknown("which keys were whose");
+            let summary = format!("{} emptied {store}, which other workers use too.", member.id);
+            Some(draft.finish(summary, words::advice(&Detector::StoreConflict, &Cause::Cleared)))
+        })
+        .collect()
+}
+
+fn empties_a_store(observation: &Observation) -> bool {
+    matches!(&observation.body, Body::AdminCall(call)
+        if call.class == Some(AdminClass::CacheReset)
+            && call.outcome == Some(Outcome::Succeeded)
+            && call.tiers.iter().any(|tier| tier == Tier::Storage.as_str()))
+}
+
+/// Whether a worker held something in its store before it was emptied, or missed something soon after.
+fn concerns_emptied(observation: &Observation, at: WallTime) -> bool {
+    let Some(wall) = observation.envelope.wall else { return false };
+    match &observation.body {
+        Body::CacheUse(used) => {
+            let held = used.hit.or(used.retrieved).or(used.stored).unwrap_or(0) > 0;
+            used.tier == Some(Tier::Storage) && held && wall <= at
+        }
+        Body::KvLoad(load) => {
+            load.cause == Some(Cause::LoadMiss) && (0..=MISS_AFTER_CLEAR).contains(&wall.since(at))
+        }
+        _ => false,
+    }
 }

@@ -151,6 +151,7 @@ pub fn decode_leg(request: &str, kv_params_sent: bool, prompt_tokens: i64) -> Re
 pub fn looked_up(request: &str, asked: i64, hit: i64, needed: i64) -> Body {
     Body::CacheUse(CacheUse {
         request_id: Some(request.to_owned()),
+        tier: Some(Tier::Storage),
         asked: Some(asked),
         hit: Some(hit),
         needed: Some(needed),
