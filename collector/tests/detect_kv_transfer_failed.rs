@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, LeaseState, RequestLeg, Transfer};
+use kvprov_model::observation::{Body, LeaseState, RequestLeg, Tier, Transfer};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 
@@ -103,6 +103,38 @@ fn a_request_that_waits_for_minutes_hangs() {
     let found = scene.only(&FAILED);
     assert_eq!(found.confidence, Confidence::Suspected);
     assert!(names_unknown(&found, "ended at all"), "{:?}", found.unknown);
+}
+
+#[test]
+fn an_engine_that_ends_over_a_failure_answered_nobody() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    scene.worker("d0").gone("08:00:14");
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::LoadMiss));
+    assert!(names_unknown(&found, "before the engine ended"), "{:?}", found.unknown);
+    scene.assert_quiet(&Detector::SilentRecompute);
+}
+
+#[test]
+fn leases_that_end_unread_name_the_requests_of_a_peer_that_was_not_reached() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(handshake_failed("", Cause::HandshakeFailed));
+    scene.at("08:08:10").on("p0").tell(lease("cmpl-a-0", LeaseState::Expired));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.cause.clone(), found.count), (Cause::HandshakeFailed, 1));
+    assert!(found.requests.contains(&"cmpl-a-0".to_owned()), "{:?}", found.requests);
+}
+
+#[test]
+fn a_request_that_the_scheduler_failed_is_no_recompute_of_its_short_load() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 40, 32, 32));
+    scene.at("08:00:11").on("e0").tell(retrieved("", 0));
+    scene.at("08:00:11").on("e0").tell(failed_for_load(&["chatcmpl-a1"]));
+    assert_eq!(scene.only(&FAILED).count, 1);
+    scene.assert_quiet(&Detector::SilentRecompute);
 }
 
 /// A prefill log alone in which leases end unread.

@@ -5,7 +5,7 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, Consequence, KvLoad, RequestLeg, Tier};
+use kvprov_model::observation::{Body, CacheUse, Consequence, KvLoad, RequestLeg, Tier};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
@@ -172,6 +172,54 @@ fn a_load_that_names_no_request_is_suspected() {
     assert!(names_unknown(&found, "names no request"), "{:?}", found.unknown);
 }
 
+#[test]
+fn a_cache_that_complains_of_a_load_that_fell_short_is_one_event() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 40, 32, 32));
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    scene.at("08:00:11").on("e0").tell(retrieved("", 0));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.cause.clone(), found.count), (Cause::LoadMiss, 1));
+    scene.assert_quiet(&Detector::KvTransferFailed);
+}
+
+#[test]
+fn a_store_that_falls_short_of_an_unknown_policy_is_a_suspected_recompute() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(names_unknown(&found, "policy"), "{:?}", found.unknown);
+}
+
+/// Prefill stored a request in the cache between the pair, decode looked for it.
+fn handed_over(hits: &[i64]) -> Scene {
+    let mut scene = pair();
+    scene.worker("d0").fact(fact::CONNECTOR, "LMCacheConnectorV1");
+    let stored = CacheUse {
+        request_id: Some("cmpl-a1-0".to_owned()),
+        tier: Some(Tier::Storage),
+        asked: Some(32_768),
+        ..CacheUse::default()
+    };
+    scene.at("08:00:10").on("p0").line("p.log", 2).tell(Body::CacheUse(stored));
+    for (step, hit) in hits.iter().enumerate() {
+        let at = format!("08:00:1{}", step + 1);
+        scene.at(&at).on("d0").tell(looked_up("cmpl-a1-0", 32_768, *hit, *hit));
+    }
+    scene
+}
+
+#[test]
+fn a_handover_that_decode_does_not_find_is_a_suspected_recompute() {
+    let found = handed_over(&[0]).only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::LoadMiss));
+    assert_eq!((found.tokens, found.count), (32_768, 1));
+    assert!(places(&found).contains("p.log:2"));
+}
+
 /// Two requests whose parameters the router had and did not pass on.
 fn parameters_lost() -> Scene {
     let mut scene = pair();
@@ -287,6 +335,18 @@ fn a_load_that_brings_what_was_needed_is_quiet_although_more_was_hit() {
     scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 512, 256, 128));
     scene.at("08:00:11").on("e0").tell(retrieved("chatcmpl-a1", 128));
     scene.assert_silent();
+}
+
+#[test]
+fn a_handover_that_a_later_lookup_finds_is_quiet() {
+    handed_over(&[0, 32_768]).assert_quiet(&RECOMPUTE);
+}
+
+#[test]
+fn a_lookup_that_finds_nothing_beside_another_connector_is_quiet() {
+    let mut scene = handed_over(&[0]);
+    scene.worker("d0").fact(fact::CONNECTOR, "MultiConnector");
+    scene.assert_quiet(&RECOMPUTE);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod meanwhile;
 pub mod outcome;
+pub mod shortfall;
 pub mod trouble;
 
 use crate::view::View;

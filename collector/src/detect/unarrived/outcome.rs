@@ -5,6 +5,7 @@
 
 use super::Trouble;
 use super::meanwhile::Meanwhile;
+use super::shortfall::{self, Shortfall};
 use crate::view::View;
 use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
@@ -19,6 +20,12 @@ const REPORT_DELAY: i64 = 300 * SECOND;
 /// Within this time after a failure some source tells what became of the request. Until every node has delivered it,
 /// nothing is concluded from silence.
 const SETTLE: i64 = 30 * SECOND;
+
+/// A cache complains of a load that fell short in the same breath.
+const SHORTFALL_DELAY: i64 = 2 * SECOND;
+
+/// An engine that ends this soon after a failure took the request with it.
+const DEATH_DELAY: i64 = 30 * SECOND;
 
 /// What became of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +130,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
-        decided.push(policy.suggest(trouble));
+        decided.push(policy.suggest_on(view, worker, trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
     for one in decided.iter_mut().filter(|one| !one.proven && one.trouble.last.is_some()) {
@@ -152,6 +159,23 @@ impl Policy {
         }
     }
 
+    /// What is likely of a request that no source concludes: an engine that ended over it answered nobody.
+    fn suggest_on(self, view: &View<'_>, worker: &WorkerId, trouble: Trouble) -> Decided {
+        let gone = view.roster().get(worker).and_then(|member| member.gone);
+        match (trouble.last, gone) {
+            (Some(last), Some(gone))
+                if trouble.consequence.is_none() && (-SECOND..=DEATH_DELAY).contains(&gone.since(last)) =>
+            {
+                Decided::likely(
+                    trouble,
+                    Fate::Failed,
+                    "whether the client was answered before the engine ended",
+                )
+            }
+            _ => self.suggest(trouble),
+        }
+    }
+
     fn suggest(self, trouble: Trouble) -> Decided {
         // A line that says what becomes of the request binds this request, whatever the setting.
         match trouble.consequence {
@@ -169,6 +193,12 @@ impl Policy {
             Self::Recompute => Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer"),
             Self::Fail => Decided::likely(trouble, Fate::Failed, "what the client got"),
             Self::Abort => Decided::likely(trouble, Fate::Failed, "what the client got"),
+            // A cache in front of the engine is left out by most releases when it falls short; the policy is younger.
+            Self::Unknown if trouble.from_store && trouble.cause == Cause::LoadMiss => Decided::likely(
+                trouble,
+                Fate::Recomputed,
+                "the policy for failed loads (kv_load_failure_policy) and what the client got; the request may have failed",
+            ),
             Self::Unknown => Decided::likely(
                 trouble,
                 Fate::Unknown,
@@ -207,6 +237,26 @@ struct Report {
     /// The requests that it names.
     stems: Vec<RequestStem>,
     used: bool,
+}
+
+impl Report {
+    /// Whether a load that fell short is what it speaks of: by its request or, where it names none, by its time.
+    fn is_told_by(&self, short: &[Shortfall]) -> bool {
+        let misses = self.load.cause == Some(Cause::LoadMiss) && self.load.tier == Some(Tier::Storage);
+        misses
+            && short.iter().any(|one| match self.stems.as_slice() {
+                [] => match (one.load.envelope.wall, self.observation.envelope.wall) {
+                    (Some(a), Some(b)) => a.since(b).abs() <= SHORTFALL_DELAY,
+                    _ => true,
+                },
+                stems => stems.contains(&RequestStem::of(&one.id)),
+            })
+    }
+
+    /// Whether a trouble is of one of the requests that it names.
+    fn names_one_of(&self, trouble: &Trouble) -> bool {
+        trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
+    }
 }
 
 struct Reports(Vec<Report>);
@@ -261,12 +311,25 @@ impl Reports {
     fn rest(self, view: &View<'_>, worker: &WorkerId, policy: &Policy, decided: &[Decided]) -> Vec<Decided> {
         let routes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Router);
         let mut rest: Vec<Decided> = Vec::new();
-        let (full, bare): (Vec<Report>, Vec<Report>) = self
+        let short = shortfall::of_worker(view, worker);
+        let (mut full, bare): (Vec<Report>, Vec<Report>) = self
             .0
             .into_iter()
             .filter(|report| !report.used)
             .partition(|report| report.load.requests.is_some() || !report.load.request_ids.is_empty());
+        // What became of a request is said after the miss, and decides it.
+        full.sort_by_key(|report| report.load.consequence.is_none());
         for report in full.into_iter().chain(bare) {
+            if report.load.consequence.is_none() && report.is_told_by(&short) {
+                continue;
+            }
+            if report.load.consequence.is_none()
+                && let Some(held) = rest.iter_mut().find(|one| report.names_one_of(&one.trouble))
+            {
+                held.trouble.blame(report.load.cause.as_ref().unwrap_or(&Cause::Unknown));
+                held.trouble.add(&report.observation);
+                continue;
+            }
             let load = &report.load;
             let is_bare = load.requests.is_none() && load.request_ids.is_empty();
             let cause = load.cause.clone().unwrap_or(match load.tier {
@@ -305,13 +368,14 @@ impl Reports {
             trouble.cause = cause;
             trouble.tokens = load.tokens;
             trouble.consequence = load.consequence.clone();
+            trouble.from_store = load.tier == Some(Tier::Storage);
             trouble.add(&report.observation);
             let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
             let tokens = load.tokens;
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),
-                _ => policy.suggest(trouble),
+                _ => policy.suggest_on(view, worker, trouble),
             };
             one.requests = requests;
             one.tokens = tokens;

@@ -5,11 +5,13 @@ use crate::view::request::{printed_ids, stems};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Consequence, Observation, Outcome, Role, SourceKind};
+use kvprov_model::observation::{Body, Consequence, LeaseState, Observation, Outcome, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A statement without a request belongs to a request that failed this close to it on the same worker.
 const NEIGHBOURHOOD: i64 = 120 * SECOND;
+/// Producers keep unread KV this long at most; their defaults are eight and ten minutes.
+const LONGEST_LEASE: i64 = 900 * SECOND;
 /// A pull that is still waiting after this long hangs. Healthy pulls take seconds; engines give up after minutes.
 const HANG: i64 = 30 * SECOND;
 
@@ -39,6 +41,8 @@ pub struct Trouble {
     pub last: Option<WallTime>,
     /// It is only known to wait.
     pub waiting: bool,
+    /// A store, not a peer, did not deliver.
+    pub from_store: bool,
     /// What proves it: the first statements of each source that told it.
     pub proofs: Vec<Observation>,
     /// Workers that told of it.
@@ -58,6 +62,7 @@ impl Trouble {
             first: None,
             last: None,
             waiting: false,
+            from_store: false,
             proofs: Vec::new(),
             workers: BTreeSet::new(),
         }
@@ -187,6 +192,7 @@ pub fn collect(view: &View<'_>, worker: &WorkerId) -> Vec<Trouble> {
     troubles.retain(|trouble| !told_by_decoder(view, worker, trouble));
     for trouble in &mut troubles {
         add_other_side(view, worker, trouble);
+        add_unread_leases(view, worker, trouble);
         blame_dead_peer(view, trouble);
     }
     troubles
@@ -208,8 +214,12 @@ impl Statement {
             Body::Transfer(t) => {
                 let outcome = t.outcome.as_ref()?;
                 // A connection that broke says nothing by itself: engines close them for many reasons.
-                let bare = t.request_id.is_none() && t.request_ids.is_empty() && t.cause.is_none() && t.failure.is_none();
-                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel) {
+                let bare = t.request_id.is_none()
+                    && t.request_ids.is_empty()
+                    && t.cause.is_none()
+                    && t.failure.is_none();
+                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel)
+                {
                     return None;
                 }
                 Some(Self {
@@ -331,6 +341,38 @@ fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
             trouble.blame(cause);
         }
         trouble.add(&observation);
+    }
+}
+
+/// A peer that could not be reached names no request; the leases that end unread at the only prefill worker do.
+fn add_unread_leases(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
+    let mut prefillers = view.roster().prefillers();
+    let (Some(only), None) = (prefillers.next(), prefillers.next()) else { return };
+    let role = view.roster().get(worker).and_then(|member| member.role.clone());
+    let never_connected = specificity(&trouble.cause) != specificity(&Cause::TransferFailed);
+    if !trouble.ids.is_empty() || trouble.waiting || role != Some(Role::Decode) || !never_connected {
+        return;
+    }
+    let (Some(first), Some(last)) = (trouble.first, trouble.last) else { return };
+    for observation in view.worker(&only.id).iter() {
+        let Body::Lease(lease) = &observation.body else { continue };
+        let unread = lease.state == Some(LeaseState::Expired) && lease.readers.unwrap_or(0) == 0;
+        let Some(ended) = observation.envelope.wall else { continue };
+        if !unread || ended < first || ended.since(last) > LONGEST_LEASE {
+            continue;
+        }
+        let explained = stems(observation).iter().any(|stem| {
+            view.request(stem).iter().any(|o| match &o.body {
+                Body::Transfer(_) | Body::Handshake(_) | Body::KvLoad(_) => true,
+                Body::RequestLeg(leg) => leg.client_gone == Some(true) || leg.leg == Some(Role::Decode),
+                _ => false,
+            })
+        });
+        if !explained {
+            trouble.ids.extend(printed_ids(observation).into_iter().map(str::to_owned));
+            trouble.workers.insert(only.id.as_str().to_owned());
+            trouble.proofs.push(observation.clone());
+        }
     }
 }
 
