@@ -467,6 +467,15 @@ fn objects_among_plain_lines_are_read_wherever_they_stand() {
 }
 
 #[test]
+fn the_error_in_an_engines_answer_is_read_as_its_message() {
+    let answer = serde_json::json!({"text": "", "meta_info": {"id": "r1", "finish_reason":
+        {"type": "abort", "message": "Quux pull failed for request r1 from e1", "status_code": 500}}});
+    assert_eq!(kinds(&read(&format!("{answer}\n"))), [("transfer", 1)]);
+    let fine = serde_json::json!({"text": "Quux pull failed for request r1 from e1", "meta_info": {"id": "r1"}});
+    assert_eq!(kinds(&read(&format!("{fine}\n"))), []);
+}
+
+#[test]
 fn a_router_hop_is_read_from_its_object() {
     let seen = read("{\"t\": 1795967062.5, \"hop\": \"P\", \"rid\": \"r9\"}\n");
     assert_eq!(

@@ -77,12 +77,10 @@ impl Storage for RedbStorage {
         let transaction = self.database.begin_write().unwrap();
         {
             let mut table = transaction.open_table(TABLE).unwrap();
-            for (key, value) in changes {
-                match value {
-                    Some(value) => drop(table.insert(key.as_slice(), value.as_slice()).unwrap()),
-                    None => drop(table.remove(key.as_slice()).unwrap()),
-                }
-            }
+            changes.each(|key, value| match value {
+                Some(value) => drop(table.insert(key, value).unwrap()),
+                None => drop(table.remove(key).unwrap()),
+            });
         }
         transaction.commit().map_err(|error| self.failed(error))
     }

@@ -38,6 +38,15 @@ fn an_engine_that_aborts_confirms_the_failure() {
 }
 
 #[test]
+fn an_abort_that_a_client_may_have_caused_is_suspected() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::Aborted));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Aborted));
+    assert!(names_unknown(&found, "who aborted"), "{:?}", found.unknown);
+}
+
+#[test]
 fn one_request_failed_on_two_ranks_is_one_failure() {
     let mut scene = decoder(None);
     scene.at("08:00:10").on("d0").tell(aborted("a1", Cause::HandshakeFailed));

@@ -104,7 +104,26 @@ fn a_worker_that_holds_nothing_while_others_fill_the_store_is_starved() {
     assert_eq!(scene.only(&PRESSURE).cause, Cause::KeyspaceStarved);
 }
 
+#[test]
+fn writers_that_wait_again_and_again_are_suspected_pressure() {
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(store_says("waiting", 8));
+    let found = scene.only(&PRESSURE);
+    assert_eq!(found.confidence, Confidence::Suspected);
+    assert!(names_unknown(&found, "room came free"), "{:?}", found.unknown);
+    assert!(found.summary.contains("8 waits"), "{}", found.summary);
+}
+
 // === stays quiet ===
+
+#[test]
+fn a_writer_that_waits_for_a_moment_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(store_says("waiting", 2));
+    scene.assert_silent();
+}
 
 #[test]
 fn cumulative_counters_that_do_not_move_are_quiet() {

@@ -126,9 +126,19 @@ fn a_ledger_of_a_newer_version_is_refused_and_named() {
     drop(open(directory.path()).unwrap());
     fs::write(directory.path().join("kvprov-ledger"), "kvprov ledger schema 7\n").unwrap();
     let message = open(directory.path()).err().unwrap().to_string();
-    for part in ["schema version 7", "up to 1", directory.path().to_str().unwrap(), "use the newer kvprov"] {
+    for part in ["schema version 7", "up to 2", directory.path().to_str().unwrap(), "use the newer kvprov"] {
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn a_ledger_of_an_older_version_is_refused_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()).unwrap());
+    fs::write(directory.path().join("kvprov-ledger"), "kvprov ledger schema 1\n").unwrap();
+    let error = open(directory.path()).err().unwrap();
+    assert!(matches!(error, LedgerError::Older { .. }), "{error}");
+    assert!(error.to_string().contains("move the directory away"), "{error}");
 }
 
 #[test]

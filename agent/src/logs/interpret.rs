@@ -153,12 +153,18 @@ impl<'p> Interpreter<'p> {
             let part = if one_object { text } else { part };
             let line = prefix::peel(part, prefix.clone());
             let wall = self.wall(&line.prefix, before);
+            let mut message = line.message;
             if let Some(object) = &line.object {
-                self.object(object, place, lines, wall, out);
-                return;
+                // The answer to a client is no log record, but the error in it is the engine's own message.
+                let error = prefix::error_of_answer(object).filter(|error| self.find(error).is_some());
+                let Some(error) = error else {
+                    self.object(object, place, lines, wall, out);
+                    return;
+                };
+                message = error.to_owned().into();
             }
             let spoken = line.prefix;
-            for message in line.message.split('\n').take(MAX_STATEMENTS as usize) {
+            for message in message.split('\n').take(MAX_STATEMENTS as usize) {
                 let statement = Statement {
                     prefix: spoken.clone(),
                     message: message.trim_end().to_owned(),

@@ -14,6 +14,9 @@ use kvprov_model::observation::{ArtifactAction, Body, Observation, Role, SourceK
 use kvprov_model::{fact, observation};
 use std::collections::BTreeMap;
 
+/// Writers wait for room for a moment now and then; this many waits say that none comes free.
+const WAITS: f64 = 3.0;
+
 /// The complete set of findings. Words and counters are on workers; they are told together, once a store.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     if *subject != Subject::Fleet {
@@ -58,8 +61,11 @@ fn events(store: &observation::Store) -> i64 {
 }
 
 /// What an observation says of pressure.
+#[derive(Default)]
 struct Sign {
     refused: f64,
+    /// Waits for room.
+    waits: f64,
     attempts: f64,
     successes: f64,
     evicted: f64,
@@ -73,13 +79,8 @@ impl Sign {
             Body::Store(store) => {
                 let times = events(store) as f64;
                 match store.event.as_deref() {
-                    Some("refused" | "pressure") => Some(Self {
-                        refused: times,
-                        attempts: 0.0,
-                        successes: 0.0,
-                        evicted: 0.0,
-                        undated: false,
-                    }),
+                    Some("refused" | "pressure") => Some(Self { refused: times, ..Self::default() }),
+                    Some("waiting") => Some(Self { waits: times, ..Self::default() }),
                     _ => None,
                 }
             }
@@ -94,6 +95,7 @@ impl Sign {
                     attempts: read(counter::STORE_EVICTION_ATTEMPTS),
                     successes: read(counter::STORE_EVICTION_SUCCESSES),
                     evicted: read(counter::STORE_EVICTED_KEYS),
+                    waits: 0.0,
                     undated,
                 };
                 let starved = sign.attempts > 0.0 && sign.successes == 0.0 && sign.evicted == 0.0;
@@ -110,6 +112,7 @@ impl Sign {
 struct Pressure {
     refused_by_words: f64,
     refused_by_counters: f64,
+    waits: f64,
     attempts: f64,
     successes: f64,
     dated: bool,
@@ -124,6 +127,7 @@ impl Pressure {
             SourceKind::Metrics => self.refused_by_counters += if sign.undated { 0.0 } else { sign.refused },
             _ => self.refused_by_words += if sign.undated { 0.0 } else { sign.refused },
         }
+        self.waits += sign.waits;
         self.attempts += sign.attempts;
         self.successes += sign.successes;
         self.dated |= !sign.undated;
@@ -136,6 +140,10 @@ impl Pressure {
     fn finish(self, view: &View<'_>, store: &str) -> Option<Finding> {
         let refused = self.refused_by_words.max(self.refused_by_counters);
         let starved = self.attempts > 0.0 && self.successes == 0.0;
+        let only_waits = refused == 0.0 && self.attempts == 0.0 && self.waits > 0.0;
+        if only_waits && self.waits < WAITS {
+            return None;
+        }
         let starving = self.workers.iter().find(|worker| starves(view, worker));
         let cause = if starving.is_some() {
             Cause::KeyspaceStarved
@@ -158,7 +166,13 @@ impl Pressure {
         if !self.dated {
             draft.unknown("when: only totals since the store's start are seen");
         }
+        if only_waits {
+            draft.unknown("whether room came free later");
+        }
         let mut summary = format!("{store} cannot keep what is written: {refused:.0} writes refused");
+        if self.waits > 0.0 {
+            summary.push_str(&format!(", {:.0} waits for room", self.waits));
+        }
         if self.attempts > 0.0 {
             summary.push_str(&format!(
                 ", {:.0} of {:.0} eviction passes freed something",

@@ -84,26 +84,29 @@ pub(super) fn decode(id: ObservationId, bytes: &[u8]) -> Result<Observation, Led
         .map_err(|reason| LedgerError::Corrupt { what: "observation", reason: reason.to_owned() })
 }
 
-/// Writes a wall time so that bytes sort like times, and unknown ones first.
-pub(super) fn put_order(wall: Option<WallTime>, out: &mut Vec<u8>) {
+/// A wall time so that bytes sort like times, and behind the 0 that stands for none.
+pub(super) fn time_order(wall: WallTime) -> [u8; 9] {
+    let mut bytes = [1; 9];
+    bytes[1..].copy_from_slice(&(wall.0.cast_unsigned() ^ (1 << 63)).to_be_bytes());
+    bytes
+}
+
+fn put_order(wall: Option<WallTime>, out: &mut Vec<u8>) {
     match wall {
         None => out.push(0),
-        Some(time) => {
-            out.push(1);
-            out.extend((time.0.cast_unsigned() ^ (1 << 63)).to_be_bytes());
-        }
+        Some(time) => out.extend(time_order(time)),
     }
 }
 
-fn zigzag(number: i64) -> u64 {
+pub(super) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)).cast_unsigned()
 }
 
-fn unzigzag(number: u64) -> i64 {
+pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-fn put_number(mut number: u64, out: &mut Vec<u8>) {
+pub(super) fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push((number as u8) | 0x80);
         number >>= 7;
@@ -111,7 +114,7 @@ fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-fn put_text(text: &str, out: &mut Vec<u8>) {
+pub(super) fn put_text(text: &str, out: &mut Vec<u8>) {
     put_number(text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
 }
@@ -160,11 +163,11 @@ fn put_value(value: &Value, depth: usize, out: &mut Vec<u8>) {
 }
 
 /// A cursor over stored bytes; every read is bounded by what is left.
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(super) struct Reader<'a> {
+    pub(super) rest: &'a [u8],
 }
 
-type Read<T> = Result<T, &'static str>;
+pub(super) type Read<T> = Result<T, &'static str>;
 
 // === impl Reader ===
 
@@ -233,15 +236,15 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    pub(super) fn byte(&mut self) -> Read<u8> {
         Ok(self.array::<1>()?[0])
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| "it is truncated")
     }
 
-    fn number(&mut self) -> Read<u64> {
+    pub(super) fn number(&mut self) -> Read<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -258,7 +261,7 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 
-    fn str(&mut self) -> Read<&'a str> {
+    pub(super) fn str(&mut self) -> Read<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| "a text is not UTF-8")
     }
 

@@ -19,6 +19,19 @@ pub enum LedgerError {
         /// Newest version that is understood.
         supported: u64,
     },
+    /// The ledger was written by an older version, in a layout that is no longer read.
+    #[error(
+        "the ledger in {} has schema version {found}, this kvprov reads {supported} only; move the directory away and \
+         start with a new one, or give another directory with --data", .directory.display()
+    )]
+    Older {
+        /// Where.
+        directory: PathBuf,
+        /// Version found.
+        found: u64,
+        /// The version that is understood.
+        supported: u64,
+    },
     /// The directory holds something else.
     #[error(
         "{} is no kvprov ledger: {reason}; give an empty or new directory with --data", .directory.display()

@@ -5,6 +5,7 @@
 use kvprov_model::fact;
 use kvprov_model::id::{RequestStem, StoreId, WorkerId};
 use kvprov_model::observation::{Body, Observation};
+use std::borrow::Cow;
 
 /// Keys that one observation may have; a hostile list of request ids is cut here, and counted.
 pub const MAX_KEYS_PER_OBSERVATION: usize = 512;
@@ -60,56 +61,71 @@ pub enum Subject {
 
 /// The keys of an observation, each once, in a stable order; and how many were left out.
 pub fn index_keys(observation: &Observation) -> (Vec<IndexKey>, u64) {
-    let mut keys = Keys { keys: Vec::with_capacity(4), cut: 0 };
+    let (mut keys, mut cut) = (Vec::with_capacity(4), 0);
+    each_key(observation, &mut |kind, name| {
+        let key = kind.key(&name);
+        if !keys.contains(&key) {
+            // The first keys are the ones that matter most.
+            if keys.len() < MAX_KEYS_PER_OBSERVATION {
+                keys.push(key);
+            } else {
+                cut += 1;
+            }
+        }
+    });
+    (keys, cut)
+}
+
+/// Hands kind and name of every key to `sink`, some of them repeatedly and without a limit on their number.
+pub(super) fn each_key<'o>(observation: &'o Observation, sink: &mut dyn FnMut(IndexKind, Cow<'o, str>)) {
+    let mut keys = Keys { sink };
     if let Some(worker) = &observation.envelope.worker {
-        keys.push(IndexKey::Worker(worker.clone()));
+        keys.push(IndexKind::Worker, worker.as_str());
     }
     match &observation.body {
         Body::Worker(body) => {
-            keys.push(IndexKey::Roster);
-            keys.store(body.facts.get(fact::STORE));
-            keys.engines(&body.engine_ids);
+            keys.push(IndexKind::Roster, "");
+            keys.named(IndexKind::Store, body.facts.get(fact::STORE));
+            keys.named(IndexKind::Engine, &body.engine_ids);
         }
         Body::Factor(_) | Body::WorkerGone(_) | Body::Clock(_) | Body::Loss(_) | Body::Alive(_) => {
-            keys.push(IndexKey::Roster);
+            keys.push(IndexKind::Roster, "");
         }
         Body::RequestLeg(body) => {
             keys.requests([&body.request_id, &body.reply_id, &body.remote_request_id]);
-            keys.transfer(body.transfer_id.as_ref());
-            keys.engines(&body.remote_engine_id);
+            keys.named(IndexKind::Transfer, &body.transfer_id);
+            keys.named(IndexKind::Engine, &body.remote_engine_id);
         }
-        Body::AdminCall(_) | Body::KeyDerivation(_) | Body::Block(_) => keys.push(IndexKey::Fleet),
+        Body::AdminCall(_) | Body::KeyDerivation(_) | Body::Block(_) => keys.push(IndexKind::Fleet, ""),
         Body::Handshake(body) => {
-            keys.engines(&body.local_engine_id);
-            keys.engines(&body.remote_engine_id);
-            keys.engines(&body.answered_engine_id);
+            keys.named(IndexKind::Engine, &body.local_engine_id);
+            keys.named(IndexKind::Engine, &body.remote_engine_id);
+            keys.named(IndexKind::Engine, &body.answered_engine_id);
             keys.requests([&body.request_ids]);
         }
         Body::Transfer(body) => {
             keys.requests([&body.request_id, &body.remote_request_id]);
-            keys.transfer(body.transfer_id.as_ref());
-            keys.engines(&body.local_engine_id);
-            keys.engines(&body.remote_engine_id);
+            keys.named(IndexKind::Transfer, &body.transfer_id);
+            keys.named(IndexKind::Engine, &body.local_engine_id);
+            keys.named(IndexKind::Engine, &body.remote_engine_id);
             keys.requests([&body.request_ids]);
         }
         Body::Lease(body) => keys.requests([&body.request_id]),
         Body::KvLoad(body) => keys.requests([&body.request_ids]),
         Body::CacheUse(body) => keys.requests([&body.request_id]),
-        Body::Artifact(body) => keys.store(body.store.as_ref()),
+        Body::Artifact(body) => keys.named(IndexKind::Store, &body.store),
         Body::Store(body) => {
-            keys.store(body.store.as_ref());
+            keys.named(IndexKind::Store, &body.store);
             if !body.disagreement.is_empty() {
-                keys.push(IndexKey::Fleet);
+                keys.push(IndexKind::Fleet, "");
             }
         }
         Body::Counters(_) | Body::Trouble(_) | Body::Unknown { .. } => {}
     }
-    (keys.keys, keys.cut)
 }
 
-struct Keys {
-    keys: Vec<IndexKey>,
-    cut: u64,
+struct Keys<'s, 'o> {
+    sink: &'s mut dyn FnMut(IndexKind, Cow<'o, str>),
 }
 
 // === impl IndexKey ===
@@ -172,44 +188,24 @@ impl IndexKind {
 
 // === impl Keys ===
 
-impl Keys {
-    /// Adds a key once. The first keys are the ones that matter most; beyond the cap they are counted.
-    fn push(&mut self, key: IndexKey) {
-        if self.keys.contains(&key) {
-            return;
-        }
-        if self.keys.len() < MAX_KEYS_PER_OBSERVATION {
-            self.keys.push(key);
-        } else {
-            self.cut += 1;
-        }
+impl<'o> Keys<'_, 'o> {
+    fn push(&mut self, kind: IndexKind, name: &'o str) {
+        (self.sink)(kind, Cow::Borrowed(name));
     }
 
-    fn requests<'a, I>(&mut self, fields: impl IntoIterator<Item = &'a I>)
+    fn requests<I>(&mut self, fields: impl IntoIterator<Item = &'o I>)
     where
-        &'a I: IntoIterator<Item = &'a String>,
-        I: 'a,
+        &'o I: IntoIterator<Item = &'o String>,
+        I: 'o,
     {
         for id in fields.into_iter().flatten().filter(|id| !id.is_empty()) {
-            self.push(IndexKey::Request(RequestStem::of(id)));
+            (self.sink)(IndexKind::Request, Cow::Owned(RequestStem::of(id).0));
         }
     }
 
-    fn engines<'a>(&mut self, ids: impl IntoIterator<Item = &'a String>) {
-        for id in ids.into_iter().filter(|id| !id.is_empty()) {
-            self.push(IndexKey::Engine(id.clone()));
-        }
-    }
-
-    fn transfer(&mut self, id: Option<&String>) {
-        if let Some(id) = id.filter(|id| !id.is_empty()) {
-            self.push(IndexKey::Transfer(id.clone()));
-        }
-    }
-
-    fn store(&mut self, store: Option<&String>) {
-        if let Some(store) = store.filter(|store| !store.is_empty()) {
-            self.push(IndexKey::Store(StoreId(store.clone())));
+    fn named(&mut self, kind: IndexKind, names: impl IntoIterator<Item = &'o String>) {
+        for name in names.into_iter().filter(|name| !name.is_empty()) {
+            self.push(kind, name);
         }
     }
 }

@@ -2,32 +2,33 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `r` id | the encoded observation |
-//! | `i` kind, hash of name, position | nothing: an index entry |
-//! | `k` kind, hash of name | the name of an index key that has entries |
-//! | `j` kind, hash of name, hash of worker | the name of a worker known under a request or transfer |
-//! | `n` hash of node, position | length of the encoded observation, u32 LE |
+//! | `r` id | the [`Place`] of the record: the one entry that every observation has |
+//! | `b` batch, block | up to [`super::block::SLOTS`] records of one node ([`super::block`]) |
+//! | `i` kind, hash of name, batch | the name, and which records of the batch stand under it ([`super::posting`]) |
+//! | `m` batch | the index keys of the batch, to take them out with its last record |
+//! | `j` kind, hash of name | the workers known under a request or transfer |
+//! | `n` hash of node, first position, batch, block | the first position that retention left; empty: the first |
 //! | `w` hash of node | the node's [`super::node::NodeState`] |
 //! | `f` hash of subject | the subject and its findings |
 //!
-//! A *position* sorts the observations of a view: undated ones first by (hash of stream, position in it, id), then
-//! by (wall time, id). Names are hashed to 16 bytes of SHA-256: keys stay short whatever a log printed.
+//! Batches are numbered as this replica got them; a number says nothing elsewhere. Names are hashed to 16 bytes of
+//! SHA-256: keys stay short whatever a log printed.
 
-use super::codec::put_order;
-use super::index::{IndexKey, IndexKind};
+use super::block::SLOTS;
+use super::index::IndexKind;
+use super::position::{Place, Position};
 use kvprov_model::id::ObservationId;
-use kvprov_model::observation::Envelope;
 use sha2::{Digest, Sha256};
 
-pub(super) const RECORD: u8 = b'r';
-const INDEX: u8 = b'i';
-const NAME: u8 = b'k';
-pub(super) const JOINED: u8 = b'j';
-const NODE_ORDER: u8 = b'n';
+pub(super) const PLACE: u8 = b'r';
+pub(super) const BLOCK: u8 = b'b';
+pub(super) const LIST: u8 = b'i';
+pub(super) const BATCH: u8 = b'm';
+const JOINED: u8 = b'j';
+pub(super) const NODE_ORDER: u8 = b'n';
 pub(super) const NODE: u8 = b'w';
 pub(super) const FINDINGS: u8 = b'f';
 
-const ID_BYTES: usize = 16;
 const HASH_BYTES: usize = 16;
 
 /// 16 bytes of SHA-256.
@@ -40,113 +41,130 @@ pub(super) fn hash_name(name: &str) -> NameHash {
     hash
 }
 
-/// Where an observation stands in the order of its node and of every view.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Position(pub(super) Vec<u8>);
-
-impl Position {
-    /// The position of an observation.
-    pub(super) fn of(envelope: &Envelope) -> Self {
-        let mut bytes = Vec::with_capacity(17 + ID_BYTES);
-        put_order(envelope.wall, &mut bytes);
-        if envelope.wall.is_none() {
-            bytes.extend(&hash_name(&envelope.stream)[..8]);
-            bytes.extend((envelope.position.cast_unsigned() ^ (1 << 63)).to_be_bytes());
-        }
-        bytes.extend(envelope.id.0);
-        Self(bytes)
-    }
-
-    /// Whether a clock dated it.
-    pub(super) fn is_dated(&self) -> bool {
-        self.0.first() == Some(&1)
-    }
-
-    /// The least position that is greater.
-    pub(super) fn successor(mut self) -> Self {
-        self.0.push(0);
-        self
-    }
-
-    /// The observation that stands here.
-    pub(super) fn id(&self) -> Option<ObservationId> {
-        self.0.last_chunk::<ID_BYTES>().map(|id| ObservationId(*id))
-    }
+pub(super) fn place(id: ObservationId) -> [u8; 17] {
+    let mut key = [PLACE; 17];
+    key[1..].copy_from_slice(&id.0);
+    key
 }
 
-pub(super) fn record(id: ObservationId) -> Vec<u8> {
-    [&[RECORD][..], &id.0].concat()
+/// A block: its batch and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct BlockId {
+    pub(super) batch: u64,
+    pub(super) number: u32,
 }
 
 /// An index key on disk: its tag and the hash of its name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct StoredKey([u8; 1 + HASH_BYTES]);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StoredKey([u8; StoredKey::BYTES]);
+
+// === impl BlockId ===
+
+impl BlockId {
+    pub(super) fn of(place: Place) -> Self {
+        Self { batch: place.batch, number: place.index / SLOTS }
+    }
+
+    /// Reads the end of a key that ends with a block.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Place::read(bytes).map(|place| Self { batch: place.batch, number: place.index })
+    }
+
+    fn to_bytes(self) -> [u8; 12] {
+        Place { batch: self.batch, index: self.number }.to_bytes()
+    }
+
+    pub(super) fn key(self) -> Vec<u8> {
+        [&[BLOCK][..], &self.to_bytes()].concat()
+    }
+
+    /// The place of a slot of this block.
+    pub(super) fn place(self, slot: usize) -> Place {
+        Place { batch: self.batch, index: self.number.saturating_mul(SLOTS).saturating_add(slot as u32) }
+    }
+}
+
+// === impl StoredKey ===
 
 impl StoredKey {
-    pub(super) fn of(key: &IndexKey) -> Self {
-        let mut bytes = [0; 1 + HASH_BYTES];
-        bytes[0] = key.kind().tag();
+    pub(super) const BYTES: usize = 1 + HASH_BYTES;
+
+    pub(super) fn of(kind: IndexKind, name: &str) -> Self {
+        let mut bytes = [0; Self::BYTES];
+        bytes[0] = kind.tag();
         // The kinds of one key need no hash.
-        if !key.name().is_empty() {
-            bytes[1..].copy_from_slice(&hash_name(key.name()));
+        if !name.is_empty() {
+            bytes[1..].copy_from_slice(&hash_name(name));
         }
         Self(bytes)
     }
 
-    /// The tag of the kind.
-    pub(super) fn tag(&self) -> u8 {
-        self.0[0]
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
-    fn under(&self, table: u8, rest: &[u8]) -> Vec<u8> {
-        [&[table][..], &self.0, rest].concat()
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        Some(Self(bytes.try_into().ok()?))
     }
 
-    /// The prefix of the index entries.
-    pub(super) fn entries(&self) -> Vec<u8> {
-        self.under(INDEX, &[])
+    /// Whether workers that name it belong together.
+    pub(super) fn joins_workers(&self) -> bool {
+        [IndexKind::Request, IndexKind::Transfer].iter().any(|kind| kind.tag() == self.0[0])
     }
 
-    pub(super) fn entry(&self, position: &Position) -> Vec<u8> {
-        self.under(INDEX, &position.0)
+    /// The prefix of the lists.
+    pub(super) fn lists(&self) -> Vec<u8> {
+        [&[LIST][..], &self.0].concat()
     }
 
-    /// The position in an index entry.
-    pub(super) fn position(entry: &[u8]) -> Position {
-        Position(entry.get(2 + HASH_BYTES..).unwrap_or_default().to_vec())
+    pub(super) fn list(&self, batch: u64) -> Vec<u8> {
+        [&[LIST][..], &self.0, &batch.to_be_bytes()].concat()
     }
 
-    pub(super) fn name(&self) -> Vec<u8> {
-        self.under(NAME, &[])
+    /// The key and the batch of a list.
+    pub(super) fn of_list(list: &[u8]) -> Option<(Self, u64)> {
+        let (key, batch) = list.get(1..)?.split_at_checked(Self::BYTES)?;
+        Some((Self::read(key)?, u64::from_be_bytes(batch.try_into().ok()?)))
     }
 
-    /// The prefix of the workers known under this key.
     pub(super) fn joined(&self) -> Vec<u8> {
-        self.under(JOINED, &[])
-    }
-
-    pub(super) fn joined_worker(&self, worker: &str) -> Vec<u8> {
-        self.under(JOINED, &hash_name(worker)[..8])
+        [&[JOINED][..], &self.0].concat()
     }
 }
 
-/// The prefix of the names of a kind.
-pub(super) fn names(kind: IndexKind) -> Vec<u8> {
-    vec![NAME, kind.tag()]
+/// The prefix of the lists of a kind.
+pub(super) fn lists_of(kind: IndexKind) -> Vec<u8> {
+    vec![LIST, kind.tag()]
 }
 
-/// The prefix of the entries of a node; dated and undated ones apart.
+/// The prefix of the blocks of a batch.
+pub(super) fn blocks_of(batch: u64) -> Vec<u8> {
+    [&[BLOCK][..], &batch.to_be_bytes()].concat()
+}
+
+pub(super) fn batch(batch: u64) -> Vec<u8> {
+    [&[BATCH][..], &batch.to_be_bytes()].concat()
+}
+
+/// The number in a key of [`batch`].
+pub(super) fn batch_number(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
+}
+
+/// The prefix of the blocks of a node; dated and undated ones apart.
 pub(super) fn node_lane(node: &NameHash, dated: bool) -> Vec<u8> {
     [&[NODE_ORDER][..], node, &[u8::from(dated)]].concat()
 }
 
-pub(super) fn node_entry(node: &NameHash, position: &Position) -> Vec<u8> {
-    [&[NODE_ORDER][..], node, &position.0].concat()
+pub(super) fn node_block(node: &NameHash, first: &Position, block: BlockId) -> Vec<u8> {
+    [&[NODE_ORDER][..], node, first.as_bytes(), &block.to_bytes()].concat()
 }
 
-/// The position in a node entry.
-pub(super) fn node_position(entry: &[u8]) -> Position {
-    Position(entry.get(1 + HASH_BYTES..).unwrap_or_default().to_vec())
+/// First position and block of a node entry.
+pub(super) fn of_node_block(key: &[u8]) -> Option<(Position, BlockId)> {
+    let rest = key.get(1 + HASH_BYTES..)?;
+    let (position, block) = rest.split_at_checked(rest.len().checked_sub(12)?)?;
+    Some((Position::read(position)?, BlockId::read(block)?))
 }
 
 pub(super) fn node(node: &NameHash) -> Vec<u8> {

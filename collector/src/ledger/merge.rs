@@ -2,18 +2,20 @@
 //!
 //! Invariant: after the commit the storage holds the union of what it held and the batch, the greater encoding where
 //! one id has two contents, without what stands below the floors. The index is the image of that set under
-//! [`index_keys`].
+//! [`super::index_keys`].
 
-use super::key::{self, NameHash, Position, StoredKey};
-use super::node::NodeState;
+use super::arriving::Arriving;
+use super::index::IndexKind;
+use super::key::{self, BlockId, NameHash};
+use super::node::{NodeState, Nodes};
+use super::position::{Place, Position};
 use super::storage::{Changes, Staged, Storage};
 use super::stored::StoredLedger;
-use super::{IndexKey, IndexKind, LedgerError, Limits, Merged, Subject, codec, index_keys};
-use kvprov_model::id::{NodeId, WorkerId};
+use super::{LedgerError, Limits, Merged, Subject, codec};
+use kvprov_model::id::{NodeId, StoreId, WorkerId};
 use kvprov_model::observation::{Observation, SCHEMA_VERSION};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 
 /// A merge in the making: changes over a storage that is not touched before [`Merge::prepare`].
 pub(super) struct Merge<'a, S> {
@@ -22,23 +24,15 @@ pub(super) struct Merge<'a, S> {
     pub(super) nodes: BTreeMap<NodeId, (NameHash, NodeState)>,
     pub(super) merged: Merged,
     pub(super) limits: &'a Limits,
-    known: &'a BTreeMap<NodeId, NodeState>,
-    touched: BTreeMap<IndexKey, Touched>,
-    /// Keys that lost entries and may have none left.
-    pub(super) thinned: BTreeSet<StoredKey>,
-}
-
-/// An index key that got entries.
-struct Touched {
-    stored: StoredKey,
-    /// The workers that named it, where the kind joins workers.
-    workers: BTreeSet<WorkerId>,
+    /// The number that this batch has if it writes one.
+    pub(super) batch: u64,
+    known: &'a Nodes,
 }
 
 /// A merge that is ready to be committed.
 pub(super) struct Prepared {
     changes: Changes,
-    nodes: BTreeMap<NodeId, NodeState>,
+    nodes: Vec<NodeState>,
     merged: Merged,
 }
 
@@ -47,19 +41,23 @@ pub(super) struct Prepared {
 impl<S: Storage> StoredLedger<S> {
     pub(super) fn merge_batch(&mut self, observations: &[Observation]) -> Result<Merged, LedgerError> {
         self.mend()?;
+        let scratch = std::mem::take(&mut self.scratch);
         let mut merge = Merge::over(self);
         // Times first: what is too old for the batch it comes in is never added.
         for observation in observations {
             merge.take_time(observation);
         }
-        let mut buffer = Vec::with_capacity(1024);
-        for observation in observations {
-            merge.add(observation, &mut buffer)?;
+        let mut arriving = Arriving::over(observations, scratch);
+        for (number, observation) in observations.iter().enumerate() {
+            merge.add(number, observation, &mut arriving)?;
         }
-        merge.join_touched()?;
+        let scratch = arriving.write(&mut merge)?;
         let mut more = merge.expire()?;
         let prepared = merge.prepare();
         let mut merged = self.commit(prepared)?;
+        // Whatever of this batch's number was written: the next one has another.
+        self.next_batch += 1;
+        self.scratch = scratch;
         while more {
             let mut merge = Merge::over(self);
             merge.merged = merged;
@@ -78,7 +76,9 @@ impl<S: Storage> StoredLedger<S> {
         if !prepared.changes.is_empty() {
             self.storage.commit(prepared.changes).inspect_err(|_| self.torn = true)?;
         }
-        self.nodes.extend(prepared.nodes);
+        for state in prepared.nodes {
+            self.nodes.insert(state);
+        }
         Ok(prepared.merged)
     }
 }
@@ -92,15 +92,14 @@ impl<'a, S: Storage> Merge<'a, S> {
             nodes: BTreeMap::new(),
             merged: Merged::default(),
             limits: &ledger.limits,
+            batch: ledger.next_batch,
             known: &ledger.nodes,
-            touched: BTreeMap::new(),
-            thinned: BTreeSet::new(),
         }
     }
 
     /// The state of a node that is known or may become known.
     pub(super) fn concern(&mut self, node: &NodeId) -> Option<&mut NodeState> {
-        let fresh = self.nodes.keys().filter(|node| !self.known.contains_key(node)).count();
+        let fresh = self.nodes.keys().filter(|node| self.known.get(node).is_none()).count();
         match self.nodes.entry(node.clone()) {
             Entry::Occupied(entry) => Some(&mut entry.into_mut().1),
             Entry::Vacant(entry) => {
@@ -124,15 +123,20 @@ impl<'a, S: Storage> Merge<'a, S> {
         }
     }
 
-    fn add(&mut self, observation: &Observation, buffer: &mut Vec<u8>) -> Result<(), LedgerError> {
+    fn add(
+        &mut self,
+        number: usize,
+        observation: &Observation,
+        arriving: &mut Arriving<'_>,
+    ) -> Result<(), LedgerError> {
         let envelope = &observation.envelope;
-        let Some((node_hash, state)) = self.nodes.get(&envelope.node) else {
+        let Some((node, state)) = self.nodes.get(&envelope.node) else {
             self.merged.refused_nodes += 1;
             return Ok(());
         };
-        buffer.clear();
-        codec::encode(observation, buffer);
-        if buffer.len() > self.limits.observation_bytes {
+        let node = *node;
+        arriving.encode(observation);
+        if arriving.encoded().len() > self.limits.observation_bytes {
             self.merged.oversized += 1;
             return Ok(());
         }
@@ -141,123 +145,65 @@ impl<'a, S: Storage> Merge<'a, S> {
             self.merged.expired += 1;
             return Ok(());
         }
-        let node_entry = key::node_entry(node_hash, &position);
-        let record = key::record(envelope.id);
-        match self.staged.get(&record)? {
-            Some(old) if old >= *buffer => {
+        let stored = match arriving.earlier(envelope.id) {
+            Some(earlier) => Some(earlier < arriving.encoded()),
+            None => self.replaces(observation, arriving.encoded())?,
+        };
+        match stored {
+            Some(false) => {
                 self.merged.duplicates += 1;
                 return Ok(());
             }
-            Some(old) => {
-                self.merged.replaced += 1;
-                self.remove(&codec::decode(envelope.id, &old)?, old.len());
-            }
+            Some(true) => self.merged.replaced += 1,
             None => self.merged.added += 1,
         }
         if envelope.schema_version > SCHEMA_VERSION {
             self.merged.newer += 1;
         }
-
-        let (keys, cut) = index_keys(observation);
-        self.merged.index_cut += cut;
-        for key in keys {
-            let touched = self
-                .touched
-                .entry(key)
-                .or_insert_with_key(|key| Touched { stored: StoredKey::of(key), workers: BTreeSet::new() });
-            self.staged.put(touched.stored.entry(&position), Vec::new());
-            if touched.stored.joins_workers()
-                && let Some(worker) = &envelope.worker
-                && !touched.workers.contains(worker)
-            {
-                touched.workers.insert(worker.clone());
-            }
-        }
-        if let Some((_, state)) = self.nodes.get_mut(&envelope.node) {
-            state.lane_mut(position.is_dated()).bytes += buffer.len() as u64;
-        }
-        self.staged.put(node_entry, (buffer.len() as u32).to_le_bytes().to_vec());
-        self.staged.put(record, buffer.clone());
+        arriving.keep(number, node, position);
         Ok(())
     }
 
-    /// Takes an observation out of every table; what it was under changes.
-    pub(super) fn remove(&mut self, observation: &Observation, length: usize) {
-        let envelope = &observation.envelope;
-        let position = Position::of(envelope);
-        for key in index_keys(observation).0 {
-            self.mark(&key);
-            let stored = StoredKey::of(&key);
-            self.staged.delete(stored.entry(&position));
-            self.thinned.insert(stored);
+    /// Whether an encoding takes the place of a stored one, which is then taken out; `None`: nothing is stored.
+    fn replaces(&mut self, observation: &Observation, encoded: &[u8]) -> Result<Option<bool>, LedgerError> {
+        let id = observation.envelope.id;
+        let mut place = None;
+        self.staged.get_with(&key::place(id), &mut |bytes| place = Place::read(bytes))?;
+        let Some(place) = place else { return Ok(None) };
+        let Some(bytes) = self.staged.get(&BlockId::of(place).key())? else { return Ok(None) };
+        let block = super::block::Block::read(&bytes)?;
+        let slot = (place.index % super::block::SLOTS) as usize;
+        match block.record(slot) {
+            None => Ok(None),
+            Some(old) if old >= encoded => Ok(Some(false)),
+            Some(old) => {
+                let old_observation = codec::decode(id, old)?;
+                self.take_out(&block, place, &old_observation, old.len())?;
+                Ok(Some(true))
+            }
         }
-        self.concern(&envelope.node);
-        if let Some((hash, state)) = self.nodes.get_mut(&envelope.node) {
-            let lane = state.lane_mut(position.is_dated());
-            lane.bytes = lane.bytes.saturating_sub(length as u64);
-            self.staged.delete(key::node_entry(hash, &position));
-        }
-        self.staged.delete(key::record(envelope.id));
     }
 
     /// Marks the subject that a key stands for.
-    fn mark(&mut self, key: &IndexKey) {
-        let subject = match key {
-            IndexKey::Worker(worker) => Subject::Worker(worker.clone()),
-            IndexKey::Store(store) => Subject::Store(store.clone()),
-            IndexKey::Roster | IndexKey::Fleet => Subject::Fleet,
-            IndexKey::Request(_) | IndexKey::Transfer(_) | IndexKey::Engine(_) => return,
+    pub(super) fn mark(&mut self, kind: IndexKind, name: &str) {
+        let subject = match kind {
+            IndexKind::Worker => Subject::Worker(WorkerId::from(name)),
+            IndexKind::Store => Subject::Store(StoreId::from(name)),
+            IndexKind::Roster | IndexKind::Fleet => Subject::Fleet,
+            IndexKind::Request | IndexKind::Transfer | IndexKind::Engine => return,
         };
         self.merged.dirty.insert(subject);
     }
 
-    /// Names the keys that got entries, and marks every worker known under one that joins workers.
-    fn join_touched(&mut self) -> Result<(), LedgerError> {
-        for (key, touched) in std::mem::take(&mut self.touched) {
-            let Touched { stored, mut workers } = touched;
-            self.mark(&key);
-            if stored.joins_workers() {
-                for worker in workers_under(&self.staged, &stored)? {
-                    workers.remove(&worker);
-                    self.merged.dirty.insert(Subject::Worker(worker));
-                }
-                for worker in workers {
-                    self.staged.put(stored.joined_worker(worker.as_str()), worker.0.into_bytes());
-                }
-            }
-            self.staged.put(stored.name(), key.name().as_bytes().to_vec());
-        }
-        Ok(())
-    }
-
     /// The changes, with the states of the nodes among them.
     pub(super) fn prepare(mut self) -> Prepared {
-        let mut nodes = BTreeMap::new();
+        let mut nodes = Vec::new();
         for (node, (hash, state)) in self.nodes {
             if self.known.get(&node) != Some(&state) {
                 self.staged.put(key::node(&hash), state.encode());
-                nodes.insert(node, state);
+                nodes.push(state);
             }
         }
         Prepared { changes: self.staged.into_changes(), nodes, merged: self.merged }
-    }
-}
-
-fn workers_under<S: Storage>(
-    staged: &Staged<'_, S>,
-    stored: &StoredKey,
-) -> Result<Vec<WorkerId>, LedgerError> {
-    let prefix = stored.joined();
-    let mut workers = Vec::new();
-    staged.scan(&prefix, key::prefix_end(&prefix).as_deref(), &mut |_, worker| {
-        workers.push(WorkerId(String::from_utf8_lossy(worker).into_owned()));
-        ControlFlow::Continue(())
-    })?;
-    Ok(workers)
-}
-
-impl StoredKey {
-    fn joins_workers(&self) -> bool {
-        [IndexKind::Request, IndexKind::Transfer].iter().any(|kind| kind.tag() == self.tag())
     }
 }

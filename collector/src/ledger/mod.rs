@@ -8,20 +8,30 @@
 //! Input: observations that the receiver decoded from OTLP, or that a replay made. Nothing but observations and
 //! findings is written. Everything that is refused, cut or expired is counted in [`Merged`] or [`Selection`].
 
+mod arriving;
+mod block;
 mod codec;
+mod dump;
 mod error;
+mod findings;
 mod index;
 mod key;
+mod listing;
 mod merge;
 mod node;
+mod position;
+mod posting;
 mod read;
+mod remove;
 mod retention;
 pub mod storage;
 mod stored;
+mod view;
 
+pub use dump::Dump;
 pub use error::LedgerError;
 pub use index::{IndexKey, IndexKind, MAX_KEYS_PER_OBSERVATION, Subject, index_keys};
-pub use stored::{Dump, EmbeddedLedger, MemoryLedger, StoredLedger};
+pub use stored::{EmbeddedLedger, MemoryLedger, StoredLedger};
 
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;

@@ -11,11 +11,13 @@
 //!
 //! Observations that nothing dates cannot grow old; they have a lane and a cap of their own.
 
-use super::key::Position;
+use super::key::{NameHash, hash_name};
+use super::position::Position;
 use super::{LedgerError, Limits};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::NodeId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A node's watermark and floors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +32,13 @@ pub(super) struct NodeState {
     pub(super) undated: Lane,
 }
 
+/// The nodes of a ledger, by name and by the hash that stands for it in keys.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    states: BTreeMap<NodeId, NodeState>,
+    names: BTreeMap<NameHash, NodeId>,
+}
+
 /// The observations of a node that are dated, or that are not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lane {
@@ -37,6 +46,33 @@ pub(super) struct Lane {
     pub(super) bytes: u64,
     /// The least position that may be kept.
     pub(super) floor: Vec<u8>,
+}
+
+// === impl Nodes ===
+
+impl Nodes {
+    pub(super) fn get(&self, node: &NodeId) -> Option<&NodeState> {
+        self.states.get(node)
+    }
+
+    pub(super) fn by_hash(&self, hash: &NameHash) -> Option<&NodeState> {
+        self.states.get(self.names.get(hash)?)
+    }
+
+    pub(super) fn insert(&mut self, state: NodeState) {
+        if !self.states.contains_key(&state.node) {
+            self.names.insert(hash_name(state.node.as_str()), state.node.clone());
+        }
+        self.states.insert(state.node.clone(), state);
+    }
+
+    pub(super) fn states(&self) -> impl Iterator<Item = &NodeState> {
+        self.states.values()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
 }
 
 // === impl NodeState ===
@@ -66,11 +102,13 @@ impl NodeState {
 
     /// Takes note of a time that the node delivered.
     pub(super) fn saw(&mut self, wall: Option<WallTime>, limits: &Limits) {
+        if wall.is_some() && wall <= self.newest {
+            return;
+        }
         self.newest = self.newest.max(wall);
         if let (Some(newest), Some(horizon)) = (self.newest, limits.horizon_ns) {
-            let mut floor = Vec::with_capacity(9);
-            super::codec::put_order(Some(newest.plus(horizon.max(0).saturating_neg())), &mut floor);
-            self.dated.raise(floor);
+            let floor = super::codec::time_order(newest.plus(horizon.max(0).saturating_neg()));
+            self.dated.raise(&floor);
         }
     }
 
@@ -82,8 +120,8 @@ impl NodeState {
     /// Joins what another replica knows of the node. Bytes are what is kept here and stay.
     pub(super) fn join(&mut self, other: &Self, limits: &Limits) {
         self.saw(other.newest, limits);
-        self.dated.raise(other.dated.floor.clone());
-        self.undated.raise(other.undated.floor.clone());
+        self.dated.raise(&other.dated.floor);
+        self.undated.raise(&other.undated.floor);
     }
 }
 
@@ -91,12 +129,24 @@ impl NodeState {
 
 impl Lane {
     pub(super) fn admits(&self, position: &Position) -> bool {
-        position.0 >= self.floor
+        position.as_bytes() >= self.floor.as_slice()
     }
 
-    pub(super) fn raise(&mut self, floor: Vec<u8>) {
-        if floor > self.floor {
-            self.floor = floor;
+    /// Whether an observation of a wall time may be kept; `None` when only its whole position tells.
+    pub(super) fn admits_time(&self, wall: Option<i64>) -> Option<bool> {
+        if self.floor.is_empty() {
+            return Some(true);
+        }
+        let order = super::codec::time_order(WallTime(wall?));
+        match order.as_slice().cmp(self.floor.get(..9)?) {
+            std::cmp::Ordering::Equal if self.floor.len() > 9 => None,
+            order => Some(order.is_ge()),
+        }
+    }
+
+    pub(super) fn raise(&mut self, floor: &[u8]) {
+        if floor > self.floor.as_slice() {
+            self.floor = floor.to_vec();
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The ledger over any storage: what it holds in memory, and how it opens.
 
+use super::arriving::Scratch;
 use super::key;
 use super::merge::Merge;
-use super::node::NodeState;
+use super::node::{NodeState, Nodes};
 use super::storage::{DiskStorage, MemoryStorage, Order, Storage};
 use super::{LedgerError, Limits, Merged};
-use kvprov_model::id::NodeId;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -18,13 +17,14 @@ pub struct StoredLedger<S> {
     pub(super) storage: S,
     pub(super) limits: Limits,
     /// Equal to what is stored, unless `torn`.
-    pub(super) nodes: BTreeMap<NodeId, NodeState>,
+    pub(super) nodes: Nodes,
+    /// The number of the next batch; above every one that is stored.
+    pub(super) next_batch: u64,
     /// A commit failed: the storage has to be recovered and `nodes` read anew before the next one.
     pub(super) torn: bool,
+    /// Room that every merge needs; kept so that it is not asked for anew.
+    pub(super) scratch: Scratch,
 }
-
-/// Stored keys and values in order.
-pub type Dump = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The ledger of a replay or a test.
 pub type MemoryLedger = StoredLedger<MemoryStorage>;
@@ -37,7 +37,14 @@ pub type EmbeddedLedger = StoredLedger<DiskStorage>;
 impl MemoryLedger {
     /// An empty ledger that ends with the process.
     pub fn new(limits: Limits) -> Self {
-        Self { storage: MemoryStorage::default(), limits, nodes: BTreeMap::new(), torn: false }
+        Self {
+            storage: MemoryStorage::default(),
+            limits,
+            nodes: Nodes::default(),
+            next_batch: 0,
+            torn: false,
+            scratch: Scratch::default(),
+        }
     }
 }
 
@@ -58,22 +65,11 @@ impl<S: Storage> StoredLedger<S> {
     /// A ledger over a storage that may hold one already. Stricter limits than before apply at once.
     pub fn over(storage: S, limits: Limits) -> Result<Self, LedgerError> {
         let nodes = read_nodes(&storage)?;
-        let mut ledger = Self { storage, limits, nodes, torn: false };
+        let next_batch = next_batch(&storage)?;
+        let mut ledger =
+            Self { storage, limits, nodes, next_batch, torn: false, scratch: Scratch::default() };
         ledger.expire_all()?;
         Ok(ledger)
-    }
-
-    /// Everything stored in order, for comparison: two ledgers are equal when their dumps are. Left out is the table
-    /// of workers known under a request, which may name one too many after an expiry.
-    pub fn dump(&self) -> Result<Dump, LedgerError> {
-        let mut entries = Vec::new();
-        self.storage.scan(&[], None, Order::Ascending, &mut |key, value| {
-            if key.first() != Some(&key::JOINED) {
-                entries.push((key.to_vec(), value.to_vec()));
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(entries)
     }
 
     /// Merges another ledger: what it knows of the nodes, then every observation. Findings are not merged, they
@@ -81,9 +77,9 @@ impl<S: Storage> StoredLedger<S> {
     pub fn absorb<T: Storage>(&mut self, other: &StoredLedger<T>) -> Result<Merged, LedgerError> {
         self.mend()?;
         let mut merge = Merge::over(self);
-        for (node, theirs) in &other.nodes {
+        for theirs in other.nodes.states() {
             let limits = merge.limits;
-            if let Some(state) = merge.concern(node) {
+            if let Some(state) = merge.concern(&theirs.node) {
                 state.join(theirs, limits);
             }
         }
@@ -110,20 +106,21 @@ impl<S: Storage> StoredLedger<S> {
         if self.torn {
             self.storage.recover()?;
             self.nodes = read_nodes(&self.storage)?;
+            self.next_batch = next_batch(&self.storage)?;
             self.torn = false;
         }
         Ok(())
     }
 }
 
-fn read_nodes<S: Storage>(storage: &S) -> Result<BTreeMap<NodeId, NodeState>, LedgerError> {
-    let mut nodes = BTreeMap::new();
+fn read_nodes<S: Storage>(storage: &S) -> Result<Nodes, LedgerError> {
+    let mut nodes = Nodes::default();
     let mut damage = None;
     let prefix = [key::NODE];
     storage.scan(&prefix, key::prefix_end(&prefix).as_deref(), Order::Ascending, &mut |_, value| {
         match NodeState::decode(value) {
             Ok(state) => {
-                nodes.insert(state.node.clone(), state);
+                nodes.insert(state);
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -133,4 +130,14 @@ fn read_nodes<S: Storage>(storage: &S) -> Result<BTreeMap<NodeId, NodeState>, Le
         }
     })?;
     damage.map_or(Ok(nodes), Err)
+}
+
+fn next_batch<S: Storage>(storage: &S) -> Result<u64, LedgerError> {
+    let mut next = 0;
+    let prefix = [key::BATCH];
+    storage.scan(&prefix, key::prefix_end(&prefix).as_deref(), Order::Descending, &mut |batch, _| {
+        next = key::batch_number(batch).map_or(0, |number| number.saturating_add(1));
+        ControlFlow::Break(())
+    })?;
+    Ok(next)
 }

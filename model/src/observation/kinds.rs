@@ -532,7 +532,7 @@ kinds! {
         capacity_bytes: Option<i64>,
         /// Bytes in use.
         used_bytes: Option<i64>,
-        /// What happened: `refused`, `evicted`, `pressure`.
+        /// What happened: `refused`, `evicted`, `pressure`, `waiting` (for room).
         event: Option<String>,
         /// Key concerned.
         key: Option<String>,

@@ -95,6 +95,21 @@ pub(super) fn open(text: &str) -> Option<JsonLine> {
     Some(classify(object))
 }
 
+/// The error that an engine's answer carries, if the object is one: an abort is told in its finish reason or its error.
+pub fn error_of_answer(object: &Map<String, Value>) -> Option<&str> {
+    const PLACES: [&[&str]; 4] = [
+        &["meta_info", "finish_reason", "message"],
+        &["finish_reason", "message"],
+        &["error", "message"],
+        &["detail", "message"],
+    ];
+    PLACES.iter().find_map(|place| {
+        let (last, above) = place.split_last()?;
+        let holder = above.iter().try_fold(object, |held, key| held.get(*key)?.as_object())?;
+        holder.get(*last)?.as_str()
+    })
+}
+
 fn classify(mut object: Map<String, Value>) -> JsonLine {
     if let Some(Value::String(_)) = object.get("log")
         && ["stream", "time", "kubernetes", "attrs", "container_name"]

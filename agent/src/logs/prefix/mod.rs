@@ -25,7 +25,7 @@ mod stamp;
 mod tracing;
 mod viewer;
 
-pub use json::JsonLine;
+pub use json::{JsonLine, error_of_answer};
 pub use level::Level;
 pub use noise::without_colours;
 pub use stamp::Stamp;

@@ -6,7 +6,7 @@
 
 mod meanwhile;
 pub mod outcome;
-pub mod shortfall;
+pub mod short_load;
 pub mod trouble;
 
 use crate::view::View;

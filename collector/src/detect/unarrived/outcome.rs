@@ -3,9 +3,8 @@
 //! The outcome decides, not the policy: local compute and an answer is a recompute even under policy `fail`. Only
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
-use super::Trouble;
 use super::meanwhile::Meanwhile;
-use super::shortfall::{self, Shortfall};
+use super::{Trouble, short_load};
 use crate::view::View;
 use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
@@ -20,9 +19,6 @@ const REPORT_DELAY: i64 = 300 * SECOND;
 /// Within this time after a failure some source tells what became of the request. Until every node has delivered it,
 /// nothing is concluded from silence.
 const SETTLE: i64 = 30 * SECOND;
-
-/// A cache complains of a load that fell short in the same breath.
-const SHORTFALL_DELAY: i64 = 2 * SECOND;
 
 /// An engine that ends this soon after a failure took the request with it.
 const DEATH_DELAY: i64 = 30 * SECOND;
@@ -101,6 +97,11 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     let open_count = open.len();
     let mut meanwhile = Meanwhile::of(view, worker, &intervals);
     for mut trouble in open {
+        if trouble.consequence == Some(Consequence::RequestFailed) && trouble.cause == Cause::Aborted {
+            // A client that went away leaves the same words.
+            decided.push(Decided::likely(trouble, Fate::Failed, "who aborted it, the client or a worker"));
+            continue;
+        }
         if trouble.consequence == Some(Consequence::RequestFailed) {
             let mut one = Decided::proven(trouble, Fate::Failed, None);
             one.tokens = one.trouble.tokens;
@@ -240,19 +241,6 @@ struct Report {
 }
 
 impl Report {
-    /// Whether a load that fell short is what it speaks of: by its request or, where it names none, by its time.
-    fn is_told_by(&self, short: &[Shortfall]) -> bool {
-        let misses = self.load.cause == Some(Cause::LoadMiss) && self.load.tier == Some(Tier::Storage);
-        misses
-            && short.iter().any(|one| match self.stems.as_slice() {
-                [] => match (one.load.envelope.wall, self.observation.envelope.wall) {
-                    (Some(a), Some(b)) => a.since(b).abs() <= SHORTFALL_DELAY,
-                    _ => true,
-                },
-                stems => stems.contains(&RequestStem::of(&one.id)),
-            })
-    }
-
     /// Whether a trouble is of one of the requests that it names.
     fn names_one_of(&self, trouble: &Trouble) -> bool {
         trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
@@ -311,7 +299,6 @@ impl Reports {
     fn rest(self, view: &View<'_>, worker: &WorkerId, policy: &Policy, decided: &[Decided]) -> Vec<Decided> {
         let routes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Router);
         let mut rest: Vec<Decided> = Vec::new();
-        let short = shortfall::of_worker(view, worker);
         let (mut full, bare): (Vec<Report>, Vec<Report>) = self
             .0
             .into_iter()
@@ -320,9 +307,6 @@ impl Reports {
         // What became of a request is said after the miss, and decides it.
         full.sort_by_key(|report| report.load.consequence.is_none());
         for report in full.into_iter().chain(bare) {
-            if report.load.consequence.is_none() && report.is_told_by(&short) {
-                continue;
-            }
             if report.load.consequence.is_none()
                 && let Some(held) = rest.iter_mut().find(|one| report.names_one_of(&one.trouble))
             {
@@ -351,7 +335,12 @@ impl Reports {
                             || cause == Cause::TransferFailed
                             || one.proven)
                 });
-            if told_elsewhere {
+            // A bare complaint beside a load that is seen to fall short is told with that load.
+            let told_by_load = is_bare
+                && cause == Cause::LoadMiss
+                && *policy != Policy::Fail
+                && short_load::tells(view, worker, &report.observation);
+            if told_elsewhere || told_by_load {
                 continue;
             }
             if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {
@@ -375,6 +364,10 @@ impl Reports {
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),
+                // An engine that aborts where a peer fails computes what a store does not give.
+                _ if *policy == Policy::Abort && matches!(load.tier, Some(Tier::Storage | Tier::Offload)) => {
+                    Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer")
+                }
                 _ => policy.suggest_on(view, worker, trouble),
             };
             one.requests = requests;

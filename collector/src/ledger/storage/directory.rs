@@ -10,8 +10,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Newest schema version that is understood, and the one that is written.
-const SCHEMA: u64 = 1;
+/// The schema version that is understood and written.
+const SCHEMA: u64 = 2;
 const MARKER: &str = "kvprov-ledger";
 const MARKER_NEW: &str = "kvprov-ledger.new";
 const LOCK: &str = "lock";
@@ -111,6 +111,9 @@ fn read_schema(path: &Path) -> Result<bool, LedgerError> {
         Some(SCHEMA) => Ok(true),
         Some(found) if found > SCHEMA => {
             Err(LedgerError::Newer { directory: path.to_owned(), found, supported: SCHEMA })
+        }
+        Some(found) if found > 0 => {
+            Err(LedgerError::Older { directory: path.to_owned(), found, supported: SCHEMA })
         }
         _ => Err(foreign(path, format!("its file {MARKER} states no schema version that ever was"))),
     }

@@ -55,6 +55,13 @@ impl Storage for DiskStorage {
         Ok(value.map(|value| value.to_vec()))
     }
 
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.engine()?.entries.get(key).map_err(explain("read", &self.directory))? {
+            read(&value);
+        }
+        Ok(())
+    }
+
     fn scan(
         &self,
         from: &[u8],
@@ -86,12 +93,10 @@ impl Storage for DiskStorage {
     fn commit(&mut self, changes: Changes) -> Result<(), LedgerError> {
         let engine = self.engine()?;
         let mut batch = engine.database.batch().durability(Some(PersistMode::SyncData));
-        for (key, value) in changes {
-            match value {
-                Some(value) => batch.insert(&engine.entries, key, value),
-                None => batch.remove(&engine.entries, key),
-            }
-        }
+        changes.each(|key, value| match value {
+            Some(value) => batch.insert(&engine.entries, key, value),
+            None => batch.remove(&engine.entries, key),
+        });
         batch.commit().map_err(explain("write to", &self.directory))
     }
 

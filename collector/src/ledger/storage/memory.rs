@@ -16,6 +16,13 @@ impl Storage for MemoryStorage {
         Ok(self.entries.get(key).cloned())
     }
 
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.entries.get(key) {
+            read(value);
+        }
+        Ok(())
+    }
+
     fn scan(
         &self,
         from: &[u8],
@@ -41,7 +48,10 @@ impl Storage for MemoryStorage {
     }
 
     fn commit(&mut self, changes: Changes) -> Result<(), LedgerError> {
-        for (key, value) in changes {
+        for (key, value) in changes.short {
+            self.entries.insert(key.to_vec(), value.to_vec());
+        }
+        for (key, value) in changes.entries {
             match value {
                 Some(value) => drop(self.entries.insert(key, value)),
                 None => drop(self.entries.remove(&key)),

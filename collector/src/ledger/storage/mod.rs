@@ -16,8 +16,15 @@ use super::LedgerError;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Puts (`Some`) and deletes (`None`) that are committed together.
-pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// A short entry, held in place: the place of an observation.
+pub type Short = ([u8; 17], [u8; 12]);
+
+/// Puts and deletes that are committed together, each key once.
+#[derive(Debug, Default)]
+pub struct Changes {
+    short: Vec<Short>,
+    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
 
 /// Which way a scan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +38,36 @@ pub enum Order {
 /// Receives entries until it breaks.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
+impl Changes {
+    /// A single put (`Some`) or delete (`None`).
+    pub fn one(key: Vec<u8>, value: Option<Vec<u8>>) -> Self {
+        Self { short: Vec::new(), entries: BTreeMap::from([(key, value)]) }
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.short.is_empty() && self.entries.is_empty()
+    }
+
+    /// Hands every put (`Some`) and delete (`None`) to `take`.
+    pub fn each(&self, mut take: impl FnMut(&[u8], Option<&[u8]>)) {
+        self.short.iter().for_each(|(key, value)| take(key, Some(value)));
+        self.entries.iter().for_each(|(key, value)| take(key, value.as_deref()));
+    }
+}
+
 /// An ordered map with atomic commits.
 pub trait Storage: Send + Sync {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LedgerError>;
+
+    /// Hands the value of a key, where it has one, to `read`; without a copy where the storage can.
+    fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
+        if let Some(value) = self.get(key)? {
+            read(&value);
+        }
+        Ok(())
+    }
 
     /// Hands every entry from `from` up to but without `until` (`None`: to the end) to `visit`.
     fn scan(

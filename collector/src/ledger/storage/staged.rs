@@ -2,19 +2,22 @@
 //!
 //! Invariant: reads see the storage as it will be after the commit.
 
-use super::{Changes, Order, Storage, Visit};
+use super::{Changes, Order, Short, Storage, Visit};
 use crate::ledger::LedgerError;
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 /// A storage with changes on top.
 pub(in crate::ledger) struct Staged<'a, S> {
     storage: &'a S,
-    changes: Changes,
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Short entries under keys that nothing has read; most of the changes. Reads do not see them.
+    unread: Vec<Short>,
 }
 
 impl<'a, S: Storage> Staged<'a, S> {
     pub(in crate::ledger) fn new(storage: &'a S) -> Self {
-        Self { storage, changes: Changes::new() }
+        Self { storage, changes: BTreeMap::new(), unread: Vec::new() }
     }
 
     pub(in crate::ledger) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LedgerError> {
@@ -22,6 +25,26 @@ impl<'a, S: Storage> Staged<'a, S> {
             Some(value) => Ok(value.clone()),
             None => self.storage.get(key),
         }
+    }
+
+    /// [`Staged::get`] without a copy.
+    pub(in crate::ledger) fn get_with(
+        &self,
+        key: &[u8],
+        read: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), LedgerError> {
+        match self.changes.get(key) {
+            Some(value) => {
+                value.as_deref().map(read);
+                Ok(())
+            }
+            None => self.storage.get_with(key, read),
+        }
+    }
+
+    /// Puts an entry that nothing will read before the commit; a later put or delete of its key still counts.
+    pub(in crate::ledger) fn put_unread(&mut self, entry: Short) {
+        self.unread.push(entry);
     }
 
     pub(in crate::ledger) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
@@ -33,8 +56,10 @@ impl<'a, S: Storage> Staged<'a, S> {
     }
 
     /// The changes, to be committed.
-    pub(in crate::ledger) fn into_changes(self) -> Changes {
-        self.changes
+    pub(in crate::ledger) fn into_changes(mut self) -> Changes {
+        let changes = &self.changes;
+        self.unread.retain(|(key, _)| !changes.contains_key(key.as_slice()));
+        Changes { short: self.unread, entries: self.changes }
     }
 
     /// Scans upwards; staged entries hide or join stored ones.

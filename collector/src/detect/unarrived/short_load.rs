@@ -1,0 +1,120 @@
+//! Loads from a store that brought less than was promised, one entry a request, however many ranks told it.
+//!
+//! The promise is the lookup of the same request; where no lookup is printed, what the load line itself says was to
+//! come, and then only beside the engine's own complaint about it: engines that load without a lookup print the same
+//! line for a cold miss.
+
+use crate::view::View;
+use kvprov_model::clock::SECOND;
+use kvprov_model::finding::Cause;
+use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::observation::{Body, CacheUse, Observation, Tier};
+
+/// A load without a request id belongs to the last lookup that still waits for one, within this time. Ranks tell one
+/// load within it too.
+const LOAD_AFTER_LOOKUP: i64 = 60 * SECOND;
+
+/// A load that fell short.
+pub struct ShortLoad<'o> {
+    /// The promise; absent where the load line holds it.
+    pub lookup: Option<&'o Observation>,
+    /// The load.
+    pub load: &'o Observation,
+    /// The request, where the lookup names it.
+    pub id: Option<&'o str>,
+    /// Whether the load names the request too.
+    pub by_id: bool,
+    /// Tokens that were to come.
+    due: i64,
+    /// Tokens that did not come.
+    pub missing: i64,
+}
+
+/// A lookup that promised tokens and waits for its load.
+struct Lookup<'o> {
+    observation: &'o Observation,
+    id: &'o str,
+    needed: i64,
+}
+
+/// The loads of one worker's observations that fell short.
+pub fn collect(observations: &[Observation]) -> Vec<ShortLoad<'_>> {
+    let mut waiting: Vec<Lookup<'_>> = Vec::new();
+    let mut short: Vec<ShortLoad<'_>> = Vec::new();
+    for observation in observations {
+        let Body::CacheUse(used) = &observation.body else { continue };
+        if let Some(lookup) = promised(observation, used) {
+            waiting.retain(|held| held.id != lookup.id);
+            waiting.push(lookup);
+        } else if let Some(retrieved) = used.retrieved {
+            let (at, by_id) = match &used.request_id {
+                Some(id) => {
+                    (waiting.iter().position(|held| RequestStem::of(held.id) == RequestStem::of(id)), true)
+                }
+                None => (waiting.iter().rposition(|held| near(held.observation, observation)), false),
+            };
+            if let Some(at) = at {
+                let lookup = waiting.remove(at);
+                let due = lookup.needed.min(used.asked.unwrap_or(i64::MAX));
+                if retrieved < due {
+                    short.push(ShortLoad {
+                        lookup: Some(lookup.observation),
+                        load: observation,
+                        id: Some(lookup.id),
+                        by_id,
+                        due,
+                        missing: due - retrieved,
+                    });
+                }
+                continue;
+            }
+            let due = used.needed.unwrap_or(0);
+            let told = short.iter().any(|held| held.due >= due && near(held.load, observation));
+            if used.request_id.is_none() && retrieved < due && !told && complained(observations, observation)
+            {
+                short.push(ShortLoad {
+                    lookup: None,
+                    load: observation,
+                    id: None,
+                    by_id: false,
+                    due,
+                    missing: due - retrieved,
+                });
+            }
+        }
+    }
+    short
+}
+
+/// Whether a worker told of a short load close to this statement.
+pub fn tells(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> bool {
+    collect(&view.worker(worker))
+        .iter()
+        .any(|short| near(short.load, statement) || near(statement, short.load))
+}
+
+fn promised<'o>(observation: &'o Observation, used: &'o CacheUse) -> Option<Lookup<'o>> {
+    let needed = used.needed.or(used.hit)?;
+    let (Some(id), None, true) = (&used.request_id, used.retrieved, needed > 0) else { return None };
+    (used.hit.unwrap_or(needed) > 0).then_some(Lookup { observation, id, needed })
+}
+
+/// Whether the engine itself says beside a load that too little came.
+fn complained(observations: &[Observation], load: &Observation) -> bool {
+    observations.iter().any(|observation| match &observation.body {
+        Body::KvLoad(said) => {
+            said.cause == Some(Cause::LoadMiss)
+                && said.tier == Some(Tier::Storage)
+                && said.request_ids.is_empty()
+                && (near(load, observation) || near(observation, load))
+        }
+        _ => false,
+    })
+}
+
+fn near(lookup: &Observation, load: &Observation) -> bool {
+    match (lookup.envelope.wall, load.envelope.wall) {
+        (Some(a), Some(b)) => (-SECOND..=LOAD_AFTER_LOOKUP).contains(&b.since(a)),
+        _ => lookup.envelope.stream == load.envelope.stream,
+    }
+}

@@ -1,0 +1,131 @@
+//! `silent_recompute` by what a store promised and did not give: when it fires and when it must stay quiet.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod scene;
+
+use kvprov_model::fact;
+use kvprov_model::finding::{Cause, Confidence, Detector};
+use kvprov_model::observation::{Body, CacheUse, Tier};
+use scene::Scene;
+use scene::tell::*;
+
+const RECOMPUTE: Detector = Detector::SilentRecompute;
+const FAILED: Detector = Detector::KvTransferFailed;
+
+fn engine() -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene
+}
+
+/// A load line that holds its own promise.
+fn came(retrieved: i64, needed: i64) -> Body {
+    Body::CacheUse(CacheUse {
+        tier: Some(Tier::Storage),
+        retrieved: Some(retrieved),
+        needed: Some(needed),
+        ..CacheUse::default()
+    })
+}
+
+/// The prompt of a request is stored.
+fn storing(request: &str, asked: i64) -> Body {
+    Body::CacheUse(CacheUse {
+        request_id: Some(request.to_owned()),
+        tier: Some(Tier::Storage),
+        asked: Some(asked),
+        ..CacheUse::default()
+    })
+}
+
+/// A prefill and a decode worker that pass KV through a store.
+fn pair() -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill();
+    scene.worker("d0").decode().fact(fact::BLOCK_SIZE, "256");
+    scene
+}
+
+// === fires ===
+
+#[test]
+fn a_short_load_that_the_engine_complains_of_is_suspected_without_a_lookup() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(came(0, 130));
+    scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    scene.at("08:00:10").on("e0").tell(came(0, 130));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.cause), (Confidence::Suspected, Cause::LoadMiss));
+    assert_eq!((found.tokens, found.count), (130, 1));
+    scene.assert_quiet(&FAILED);
+}
+
+#[test]
+fn a_complaint_beside_a_load_short_of_its_lookup_is_told_once() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(looked_up("r1", 2774, 2560, 2560));
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    for _rank in 0..2 {
+        scene.at("08:00:11").on("e0").tell(came(0, 2560));
+    }
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.tokens, found.count), (2560, 1));
+    scene.assert_quiet(&FAILED);
+}
+
+#[test]
+fn a_decode_worker_that_finds_nothing_of_what_the_prefill_side_stored_is_suspected() {
+    let mut scene = pair();
+    scene.at("08:00:10").on("p0").tell(storing("r1", 32_768));
+    scene.at("08:00:11").on("d0").tell(looked_up("r1", 32_768, 0, 0));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!(
+        (found.confidence, found.cause, found.tokens),
+        (Confidence::Suspected, Cause::LoadMiss, 32_768)
+    );
+}
+
+#[test]
+fn an_engine_that_aborts_for_a_peer_computes_what_a_store_does_not_give() {
+    let mut scene = Scene::new();
+    scene.worker("e0").policy("abort");
+    scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::TransferFailed));
+    assert_eq!(scene.only(&RECOMPUTE).confidence, Confidence::Suspected);
+    scene.assert_quiet(&FAILED);
+}
+
+// === stays quiet ===
+
+#[test]
+fn a_load_that_nobody_promised_or_complains_of_is_a_cold_miss() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(came(0, 130));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_lookup_without_a_hit_is_cold_where_the_prefill_side_stored_nothing_before_it() {
+    let mut scene = pair();
+    scene.at("08:00:10").on("p0").tell(storing("r2", 4096));
+    scene.at("08:00:11").on("d0").tell(looked_up("r1", 4096, 0, 0));
+    scene.at("08:00:12").on("p0").tell(storing("r1", 4096));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_prompt_shorter_than_a_block_is_not_looked_for() {
+    let mut scene = pair();
+    scene.at("08:00:10").on("p0").tell(storing("r1", 200));
+    scene.at("08:00:11").on("d0").tell(looked_up("r1", 200, 0, 0));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_worker_that_stored_its_own_prompt_and_looks_it_up_again_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    scene.at("08:00:10").on("e0").tell(storing("r1", 4096));
+    scene.at("08:00:11").on("e0").tell(looked_up("r1", 4096, 0, 0));
+    scene.assert_silent();
+}
