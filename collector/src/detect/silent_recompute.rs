@@ -3,12 +3,12 @@
 //!
 //! Five kinds of proof, one file each under [`crate::detect::unarrived`] and below: a failure whose request was
 //! answered; a request that reached the decode side without parameters; a load that brought less than the lookup
-//! promised; a handover that was stored and not found; prompt tokens computed on a decode worker that nothing else
-//! explains.
+//! promised; a lookup that found nothing of what the prefill side had stored; prompt tokens computed on a decode worker
+//! that nothing else explains.
 
 pub mod by_counters;
-pub mod by_handoff;
 pub mod by_load;
+pub mod by_lookup;
 pub mod by_routing;
 
 use super::draft::Draft;
@@ -30,7 +30,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     }
     by_routing::add(view, worker, &mut drafts);
     by_load::add(view, worker, &mut drafts);
-    by_handoff::add(view, worker, &mut drafts);
+    by_lookup::add(view, worker, &mut drafts);
     by_counters::add(view, worker, &decided, &mut drafts);
     drafts
         .into_iter()

@@ -70,9 +70,13 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         .map(|(cause, (draft, what, tiers))| {
             let tiers = tiers.into_iter().collect::<Vec<_>>().join(" and ");
             let summary = match draft.token_count() {
-                0 => format!("{worker} kept the KV of its {tiers} cache after {what}: the reset was refused."),
+                0 => {
+                    format!("{worker} kept the KV of its {tiers} cache after {what}: the reset was refused.")
+                }
                 tokens => {
-                    format!("{worker} reused about {tokens} tokens of KV from its {tiers} cache after {what}.")
+                    format!(
+                        "{worker} reused about {tokens} tokens of KV from its {tiers} cache after {what}."
+                    )
                 }
             };
             finish(draft, &cause, summary)
@@ -124,8 +128,7 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
     // An epoch that began without a call: the worker restarted with, or was seen to open, other content.
     let told: Vec<Option<WallTime>> = changes.iter().map(|change| change.at).collect();
     for (at, factor) in member.changes() {
-        let near =
-            told.iter().flatten().any(|call| call.since(at).abs() <= 120 * SECOND);
+        let near = told.iter().flatten().any(|call| call.since(at).abs() <= 120 * SECOND);
         if near && factor != "weights" {
             continue;
         }

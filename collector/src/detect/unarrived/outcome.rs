@@ -3,9 +3,8 @@
 //! The outcome decides, not the policy: local compute and an answer is a recompute even under policy `fail`. Only
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
-use super::Trouble;
-use super::short_load::{self, ShortLoad};
 use super::meanwhile::Meanwhile;
+use super::{Trouble, short_load};
 use crate::view::View;
 use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
@@ -20,9 +19,6 @@ const REPORT_DELAY: i64 = 300 * SECOND;
 /// Within this time after a failure some source tells what became of the request. Until every node has delivered it,
 /// nothing is concluded from silence.
 const SETTLE: i64 = 30 * SECOND;
-
-/// A cache complains of a load that fell short in the same breath.
-const SHORTFALL_DELAY: i64 = 2 * SECOND;
 
 /// An engine that ends this soon after a failure took the request with it.
 const DEATH_DELAY: i64 = 30 * SECOND;
@@ -171,7 +167,11 @@ impl Policy {
             (Some(last), Some(gone))
                 if trouble.consequence.is_none() && (-SECOND..=DEATH_DELAY).contains(&gone.since(last)) =>
             {
-                Decided::likely(trouble, Fate::Failed, "whether the client was answered before the engine ended")
+                Decided::likely(
+                    trouble,
+                    Fate::Failed,
+                    "whether the client was answered before the engine ended",
+                )
             }
             _ => self.suggest(trouble),
         }
@@ -241,19 +241,6 @@ struct Report {
 }
 
 impl Report {
-    /// Whether a load that fell short is what it speaks of: by its request or, where it names none, by its time.
-    fn is_told_by(&self, short: &[ShortLoad<'_>]) -> bool {
-        let misses = self.load.cause == Some(Cause::LoadMiss) && self.load.tier == Some(Tier::Storage);
-        misses
-            && short.iter().any(|one| match self.stems.as_slice() {
-                [] => match (one.load.envelope.wall, self.observation.envelope.wall) {
-                    (Some(a), Some(b)) => a.since(b).abs() <= SHORTFALL_DELAY,
-                    _ => true,
-                },
-                stems => one.id.is_some_and(|id| stems.contains(&RequestStem::of(id))),
-            })
-    }
-
     /// Whether a trouble is of one of the requests that it names.
     fn names_one_of(&self, trouble: &Trouble) -> bool {
         trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
@@ -312,8 +299,6 @@ impl Reports {
     fn rest(self, view: &View<'_>, worker: &WorkerId, policy: &Policy, decided: &[Decided]) -> Vec<Decided> {
         let routes = view.roster().get(worker).and_then(|member| member.role.clone()) == Some(Role::Router);
         let mut rest: Vec<Decided> = Vec::new();
-        let observations = view.worker(worker);
-        let short = short_load::collect(&observations);
         let (mut full, bare): (Vec<Report>, Vec<Report>) = self
             .0
             .into_iter()
@@ -322,9 +307,6 @@ impl Reports {
         // What became of a request is said after the miss, and decides it.
         full.sort_by_key(|report| report.load.consequence.is_none());
         for report in full.into_iter().chain(bare) {
-            if report.load.consequence.is_none() && *policy != Policy::Fail && report.is_told_by(&short) {
-                continue;
-            }
             if report.load.consequence.is_none()
                 && let Some(held) = rest.iter_mut().find(|one| report.names_one_of(&one.trouble))
             {
@@ -353,7 +335,12 @@ impl Reports {
                             || cause == Cause::TransferFailed
                             || one.proven)
                 });
-            if told_elsewhere {
+            // A bare complaint beside a load that is seen to fall short is told with that load.
+            let told_by_load = is_bare
+                && cause == Cause::LoadMiss
+                && *policy != Policy::Fail
+                && short_load::tells(view, worker, &report.observation);
+            if told_elsewhere || told_by_load {
                 continue;
             }
             if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {

@@ -4,9 +4,10 @@
 //! come, and then only beside the engine's own complaint about it: engines that load without a lookup print the same
 //! line for a cold miss.
 
+use crate::view::View;
 use kvprov_model::clock::SECOND;
 use kvprov_model::finding::Cause;
-use kvprov_model::id::RequestStem;
+use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, CacheUse, Observation, Tier};
 
 /// A load without a request id belongs to the last lookup that still waits for one, within this time. Ranks tell one
@@ -83,6 +84,13 @@ pub fn collect(observations: &[Observation]) -> Vec<ShortLoad<'_>> {
         }
     }
     short
+}
+
+/// Whether a worker told of a short load close to this statement.
+pub fn tells(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> bool {
+    collect(&view.worker(worker))
+        .iter()
+        .any(|short| near(short.load, statement) || near(statement, short.load))
 }
 
 fn promised<'o>(observation: &'o Observation, used: &'o CacheUse) -> Option<Lookup<'o>> {

@@ -214,8 +214,12 @@ impl Statement {
             Body::Transfer(t) => {
                 let outcome = t.outcome.as_ref()?;
                 // A connection that broke says nothing by itself: engines close them for many reasons.
-                let bare = t.request_id.is_none() && t.request_ids.is_empty() && t.cause.is_none() && t.failure.is_none();
-                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel) {
+                let bare = t.request_id.is_none()
+                    && t.request_ids.is_empty()
+                    && t.cause.is_none()
+                    && t.failure.is_none();
+                if *outcome == Outcome::Started || (bare && observation.envelope.source == SourceKind::Kernel)
+                {
                     return None;
                 }
                 Some(Self {
