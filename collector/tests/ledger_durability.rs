@@ -126,7 +126,7 @@ fn a_ledger_of_a_newer_version_is_refused_and_named() {
     drop(open(directory.path()).unwrap());
     fs::write(directory.path().join("kvprov-ledger"), "kvprov ledger schema 7\n").unwrap();
     let message = open(directory.path()).err().unwrap().to_string();
-    for part in ["schema version 7", "up to 2", directory.path().to_str().unwrap(), "use the newer kvprov"] {
+    for part in ["schema version 7", "up to 3", directory.path().to_str().unwrap(), "use the newer kvprov"] {
         assert!(message.contains(part), "{message}");
     }
 }

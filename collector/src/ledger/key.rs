@@ -4,15 +4,15 @@
 //! |---|---|
 //! | `r` id | the [`Place`] of the record: the one entry that every observation has |
 //! | `b` batch, block | up to [`super::block::SLOTS`] records of one node ([`super::block`]) |
+//! | `b` batch, `ff ff ff ff` | the index keys of the batch, to take them out with its last record |
 //! | `i` kind, hash of name, batch | the name, and which records of the batch stand under it ([`super::posting`]) |
-//! | `m` batch | the index keys of the batch, to take them out with its last record |
 //! | `j` kind, hash of name | the workers known under a request or transfer |
 //! | `n` hash of node, first position, batch, block | the first position that retention left; empty: the first |
 //! | `w` hash of node | the node's [`super::node::NodeState`] |
 //! | `f` hash of subject | the subject and its findings |
 //!
-//! Batches are numbered as this replica got them; a number says nothing elsewhere. Names are hashed to 16 bytes of
-//! SHA-256: keys stay short whatever a log printed.
+//! `b` alone lies below [`super::storage::APPENDED_END`]. Batches are numbered as this replica got them; a number says
+//! nothing elsewhere. Names are hashed to 16 bytes of SHA-256: keys stay short whatever a log printed.
 
 use super::block::SLOTS;
 use super::index::IndexKind;
@@ -23,7 +23,6 @@ use sha2::{Digest, Sha256};
 pub(super) const PLACE: u8 = b'r';
 pub(super) const BLOCK: u8 = b'b';
 pub(super) const LIST: u8 = b'i';
-pub(super) const BATCH: u8 = b'm';
 const JOINED: u8 = b'j';
 pub(super) const NODE_ORDER: u8 = b'n';
 pub(super) const NODE: u8 = b'w';
@@ -137,18 +136,19 @@ pub(super) fn lists_of(kind: IndexKind) -> Vec<u8> {
     vec![LIST, kind.tag()]
 }
 
-/// The prefix of the blocks of a batch.
+/// The prefix of the blocks of a batch; [`batch_keys`] ends them.
 pub(super) fn blocks_of(batch: u64) -> Vec<u8> {
     [&[BLOCK][..], &batch.to_be_bytes()].concat()
 }
 
-pub(super) fn batch(batch: u64) -> Vec<u8> {
-    [&[BATCH][..], &batch.to_be_bytes()].concat()
+/// Where the index keys of a batch stand, behind its blocks.
+pub(super) fn batch_keys(batch: u64) -> Vec<u8> {
+    BlockId { batch, number: u32::MAX }.key()
 }
 
-/// The number in a key of [`batch`].
-pub(super) fn batch_number(key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(key.get(1..)?.try_into().ok()?))
+/// The batch of a key of the table of blocks.
+pub(super) fn batch_of(key: &[u8]) -> Option<u64> {
+    Some(BlockId::read(key.get(1..)?)?.batch)
 }
 
 /// The prefix of the blocks of a node; dated and undated ones apart.

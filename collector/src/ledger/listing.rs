@@ -86,7 +86,7 @@ impl<'o> Listing<'o> {
         self.pairs.sort_unstable();
         let mut stored = Vec::with_capacity(self.keys.len() * StoredKey::BYTES);
         self.keys.iter().for_each(|listed| stored.extend_from_slice(listed.stored.as_bytes()));
-        merge.staged.put(key::batch(merge.batch), stored);
+        merge.staged.put(key::batch_keys(merge.batch), stored);
 
         let mut names = vec![Cow::Borrowed(""); self.keys.len()];
         for (name, number) in self.numbers.into_iter().flatten() {
@@ -144,6 +144,6 @@ fn join<S: Storage>(
 
 /// The keys of a stored batch.
 pub(super) fn keys_of<S: Storage>(staged: &Staged<'_, S>, batch: u64) -> Result<Vec<StoredKey>, LedgerError> {
-    let stored = staged.get(&key::batch(batch))?.unwrap_or_default();
+    let stored = staged.get(&key::batch_keys(batch))?.unwrap_or_default();
     Ok(stored.chunks_exact(StoredKey::BYTES).filter_map(StoredKey::read).collect())
 }

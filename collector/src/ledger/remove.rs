@@ -66,29 +66,31 @@ impl<S: Storage> Merge<'_, S> {
     pub(super) fn drop_block(&mut self, id: BlockId, node_entry: Vec<u8>) -> Result<(), LedgerError> {
         self.staged.delete(node_entry);
         self.staged.delete(id.key());
-        let blocks = key::blocks_of(id.batch);
-        if !self.is_empty(&blocks)? {
+        let keys = key::batch_keys(id.batch);
+        if !self.is_empty(&key::blocks_of(id.batch), Some(&keys))? {
             return Ok(());
         }
         for stored in listing::keys_of(&self.staged, id.batch)? {
             self.staged.delete(stored.list(id.batch));
             self.forget_joined(&stored)?;
         }
-        self.staged.delete(key::batch(id.batch));
+        self.staged.delete(keys);
         Ok(())
     }
 
     /// Forgets the workers known under a key that has no list any more.
     fn forget_joined(&mut self, stored: &StoredKey) -> Result<(), LedgerError> {
-        if stored.joins_workers() && self.is_empty(&stored.lists())? {
+        if stored.joins_workers()
+            && self.is_empty(&stored.lists(), key::prefix_end(&stored.lists()).as_deref())?
+        {
             self.staged.delete(stored.joined());
         }
         Ok(())
     }
 
-    fn is_empty(&self, prefix: &[u8]) -> Result<bool, LedgerError> {
+    fn is_empty(&self, from: &[u8], until: Option<&[u8]>) -> Result<bool, LedgerError> {
         let mut empty = true;
-        self.staged.scan(prefix, key::prefix_end(prefix).as_deref(), &mut |_, _| {
+        self.staged.scan(from, until, &mut |_, _| {
             empty = false;
             ControlFlow::Break(())
         })?;

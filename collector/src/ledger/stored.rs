@@ -134,9 +134,9 @@ fn read_nodes<S: Storage>(storage: &S) -> Result<Nodes, LedgerError> {
 
 fn next_batch<S: Storage>(storage: &S) -> Result<u64, LedgerError> {
     let mut next = 0;
-    let prefix = [key::BATCH];
-    storage.scan(&prefix, key::prefix_end(&prefix).as_deref(), Order::Descending, &mut |batch, _| {
-        next = key::batch_number(batch).map_or(0, |number| number.saturating_add(1));
+    let prefix = [key::BLOCK];
+    storage.scan(&prefix, key::prefix_end(&prefix).as_deref(), Order::Descending, &mut |last, _| {
+        next = key::batch_of(last).map_or(0, |number| number.saturating_add(1));
         ControlFlow::Break(())
     })?;
     Ok(next)

@@ -132,7 +132,7 @@ impl<S: Storage> StoredLedger<S> {
             })?;
             outcome?;
         }
-        loaded.sort_by(|a, b| a.0.cmp(&b.0));
+        loaded.sort_by_key(|(position, _)| *position);
         Ok(loaded.into_iter().map(|(_, observation)| observation).collect())
     }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The schema version that is understood and written.
-const SCHEMA: u64 = 2;
+const SCHEMA: u64 = 3;
 const MARKER: &str = "kvprov-ledger";
 const MARKER_NEW: &str = "kvprov-ledger.new";
 const LOCK: &str = "lock";

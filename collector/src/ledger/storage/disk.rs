@@ -6,15 +6,16 @@
 //! comparison with the alternative.
 
 use super::directory::Directory;
-use super::{Changes, Order, Storage, Visit};
+use super::{APPENDED_END, Changes, Order, Storage, Visit};
 use crate::ledger::LedgerError;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Block cache in bytes.
 const CACHE_BYTES: u64 = 32 << 20;
-/// Changes held in memory before they become a table, in bytes.
-const MEMTABLE_BYTES: u64 = 32 << 20;
+/// Changes of either kind held in memory before they become a table, in bytes.
+const MEMTABLE_BYTES: u64 = 16 << 20;
 /// Journals on disk that wait for their tables, in bytes.
 const JOURNAL_BYTES: u64 = 128 << 20;
 
@@ -27,6 +28,10 @@ pub struct DiskStorage {
 
 struct Engine {
     database: Database,
+    /// Keys below [`APPENDED_END`]. Tables of ascending keys do not overlap: the engine moves them from level to level
+    /// instead of rewriting what is most of the bytes.
+    appended: Keyspace,
+    /// All other keys.
     entries: Keyspace,
 }
 
@@ -40,6 +45,31 @@ impl DiskStorage {
         Ok(Self { engine, directory })
     }
 
+    fn scan_in(
+        &self,
+        keyspace: &Keyspace,
+        from: &[u8],
+        until: Option<&[u8]>,
+        order: Order,
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<()>, LedgerError> {
+        let mut range = match until {
+            Some(until) => keyspace.range(from..until),
+            None => keyspace.range(from..),
+        };
+        loop {
+            let guard = match order {
+                Order::Ascending => range.next(),
+                Order::Descending => range.next_back(),
+            };
+            let Some(guard) = guard else { return Ok(ControlFlow::Continue(())) };
+            let (key, value) = guard.into_inner().map_err(explain("read", &self.directory))?;
+            if visit(&key, &value).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+
     fn engine(&self) -> Result<&Engine, LedgerError> {
         self.engine.as_ref().ok_or_else(|| LedgerError::Storage {
             doing: "read",
@@ -51,12 +81,13 @@ impl DiskStorage {
 
 impl Storage for DiskStorage {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, LedgerError> {
-        let value = self.engine()?.entries.get(key).map_err(explain("read", &self.directory))?;
+        let value = self.engine()?.holding(key).get(key).map_err(explain("read", &self.directory))?;
         Ok(value.map(|value| value.to_vec()))
     }
 
     fn get_with(&self, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<(), LedgerError> {
-        if let Some(value) = self.engine()?.entries.get(key).map_err(explain("read", &self.directory))? {
+        let value = self.engine()?.holding(key).get(key).map_err(explain("read", &self.directory))?;
+        if let Some(value) = value {
             read(&value);
         }
         Ok(())
@@ -72,30 +103,30 @@ impl Storage for DiskStorage {
         if until.is_some_and(|until| until <= from) {
             return Ok(());
         }
-        let entries = &self.engine()?.entries;
-        let mut range = match until {
-            Some(until) => entries.range(from..until),
-            None => entries.range(from..),
-        };
-        loop {
-            let guard = match order {
-                Order::Ascending => range.next(),
-                Order::Descending => range.next_back(),
-            };
-            let Some(guard) = guard else { return Ok(()) };
-            let (key, value) = guard.into_inner().map_err(explain("read", &self.directory))?;
-            if visit(&key, &value).is_break() {
-                return Ok(());
+        let engine = self.engine()?;
+        let mut halves = [
+            (&engine.appended, from, Some(until.map_or(APPENDED_END, |until| until.min(APPENDED_END)))),
+            (&engine.entries, from.max(APPENDED_END), until),
+        ];
+        if order == Order::Descending {
+            halves.reverse();
+        }
+        for (keyspace, from, until) in halves {
+            if until.is_none_or(|until| from < until)
+                && self.scan_in(keyspace, from, until, order, visit)?.is_break()
+            {
+                break;
             }
         }
+        Ok(())
     }
 
     fn commit(&mut self, changes: Changes) -> Result<(), LedgerError> {
         let engine = self.engine()?;
         let mut batch = engine.database.batch().durability(Some(PersistMode::SyncData));
         changes.each(|key, value| match value {
-            Some(value) => batch.insert(&engine.entries, key, value),
-            None => batch.remove(&engine.entries, key),
+            Some(value) => batch.insert(engine.holding(key), key, value),
+            None => batch.remove(engine.holding(key), key),
         });
         batch.commit().map_err(explain("write to", &self.directory))
     }
@@ -112,6 +143,11 @@ impl Storage for DiskStorage {
 // === impl Engine ===
 
 impl Engine {
+    /// Where a key belongs.
+    fn holding(&self, key: &[u8]) -> &Keyspace {
+        if key < APPENDED_END { &self.appended } else { &self.entries }
+    }
+
     fn open(directory: &Directory) -> Result<Self, LedgerError> {
         let open = || {
             let database = Database::builder(directory.data())
@@ -120,8 +156,9 @@ impl Engine {
                 .worker_threads(1)
                 .open()?;
             let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-            let entries = database.keyspace("ledger", options)?;
-            Ok(Self { database, entries })
+            let appended = database.keyspace("appended", options)?;
+            let entries = database.keyspace("entries", options)?;
+            Ok(Self { database, appended, entries })
         };
         open().map_err(explain("open", directory))
     }

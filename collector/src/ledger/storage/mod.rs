@@ -16,6 +16,9 @@ use super::LedgerError;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+/// Keys below this one are first written in ascending order, over all commits. A storage may make use of it.
+pub const APPENDED_END: &[u8] = b"c";
+
 /// A short entry, held in place: the place of an observation.
 pub type Short = ([u8; 17], [u8; 12]);
 
