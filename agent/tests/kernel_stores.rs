@@ -406,7 +406,9 @@ fn calls_on_a_connection_without_a_pause_are_one_transfer() {
     assert!(found.iter().all(|transfer| transfer.visible == Some(true)));
     assert_eq!(found[0].direction.as_deref(), Some("receive"));
     let (all, _) = read_all(script);
-    assert!(matches!(&all[0].body, Body::Transfer(transfer) if transfer.local.as_deref() == Some("10.0.0.1:1")));
+    assert!(
+        matches!(&all[0].body, Body::Transfer(transfer) if transfer.local.as_deref() == Some("10.0.0.1:1"))
+    );
 }
 
 #[test]

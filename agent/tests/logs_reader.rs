@@ -471,7 +471,8 @@ fn the_error_in_an_engines_answer_is_read_as_its_message() {
     let answer = serde_json::json!({"text": "", "meta_info": {"id": "r1", "finish_reason":
         {"type": "abort", "message": "Quux pull failed for request r1 from e1", "status_code": 500}}});
     assert_eq!(kinds(&read(&format!("{answer}\n"))), [("transfer", 1)]);
-    let fine = serde_json::json!({"text": "Quux pull failed for request r1 from e1", "meta_info": {"id": "r1"}});
+    let fine =
+        serde_json::json!({"text": "Quux pull failed for request r1 from e1", "meta_info": {"id": "r1"}});
     assert_eq!(kinds(&read(&format!("{fine}\n"))), []);
 }
 

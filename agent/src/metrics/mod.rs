@@ -145,7 +145,8 @@ impl<'m> MetricsReader<'m> {
         sink: Sink<'_>,
     ) {
         for (index, (time, facts)) in (2..).zip(&page.dated_facts) {
-            let says = facts.iter().map(|(fact, value)| format!("{fact} {value}")).collect::<Vec<_>>().join(", ");
+            let says =
+                facts.iter().map(|(fact, value)| format!("{fact} {value}")).collect::<Vec<_>>().join(", ");
             let body = Body::Worker(Worker { facts: facts.clone(), ..Worker::default() });
             sink(source.observe(SourceKind::Metrics, place, index, Some(*time), Some(says), body));
         }
@@ -251,8 +252,12 @@ impl Endpoint {
 impl Increases {
     /// The counters that moved, largest first, as evidence shows them.
     fn in_words(&self) -> String {
-        let mut moved: Vec<(&String, f64)> =
-            self.values.iter().filter(|(_, value)| **value > 0.0).map(|(name, value)| (name, *value)).collect();
+        let mut moved: Vec<(&String, f64)> = self
+            .values
+            .iter()
+            .filter(|(_, value)| **value > 0.0)
+            .map(|(name, value)| (name, *value))
+            .collect();
         moved.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         if moved.is_empty() {
             return format!("none of {} counters moved", self.values.len());

@@ -104,7 +104,9 @@ impl Page {
         if let Some(facts) = meanings.facts(sample.name, &labels) {
             if meanings.value_is_time(sample.name) {
                 let time = WallTime::from_unix_seconds(sample.value);
-                if let (Some(time), false, true) = (time, facts.is_empty(), self.dated_facts.len() < MAX_DATED) {
+                if let (Some(time), false, true) =
+                    (time, facts.is_empty(), self.dated_facts.len() < MAX_DATED)
+                {
                     self.dated_facts.push((time, facts));
                 }
                 self.matched += 1;

@@ -190,7 +190,8 @@ fn mismatch(
     }
     // Both serve one adapter name with other contents, and no source shows whether the request used it.
     if adapter.is_none() {
-        let (made, used) = (prefiller.factors_at(at, Some(ANY_ADAPTER)), decoder.factors_at(at, Some(ANY_ADAPTER)));
+        let (made, used) =
+            (prefiller.factors_at(at, Some(ANY_ADAPTER)), decoder.factors_at(at, Some(ANY_ADAPTER)));
         if let Some((cause, _, what)) = difference(&made, &used) {
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
