@@ -67,8 +67,7 @@ fn log(path: &Path, bytes: &[u8], engine: Option<&str>, chunk: usize) {
         instance: path.display().to_string(),
         generation: 0,
     };
-    let options =
-        LogOptions { engine: engine.map(str::to_owned), year: Some(2026), ..LogOptions::default() };
+    let options = LogOptions { engine: engine.map(str::to_owned), year: Some(2026), ..LogOptions::default() };
     let mut reader = LogReader::new(context, options, packs.matcher(), packs);
     let mut sink = |observation| println!("{observation:?}");
     for chunk in bytes.chunks(chunk) {

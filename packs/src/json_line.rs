@@ -109,7 +109,8 @@ impl JsonSignature {
         match (self.scale.get(attribute), number(value)) {
             (Some(scale), Some(number)) => {
                 let scaled = number * scale;
-                let whole = field_of(&self.kind, attribute).is_some_and(|field| field.field_type == "integer");
+                let whole =
+                    field_of(&self.kind, attribute).is_some_and(|field| field.field_type == "integer");
                 if whole { scaled.round().to_string() } else { scaled.to_string() }
             }
             _ => shown(value),

@@ -232,7 +232,8 @@ impl Matcher {
     pub fn may_continue(&self, message: &str) -> bool {
         let mut may = false;
         self.scanner.each(self.bounded(message).as_bytes(), |anchor| {
-            may = may || self.speaks_for[anchor].iter().any(|index| self.templates[*index].template.multiline);
+            may =
+                may || self.speaks_for[anchor].iter().any(|index| self.templates[*index].template.multiline);
         });
         may
     }

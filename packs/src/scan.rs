@@ -37,6 +37,8 @@ pub(crate) struct Scanner {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Windowed {
     index: usize,
+    /// What the window covers; it tells most texts apart without a look at the rest.
+    window: [u8; MIN_LEN],
     text: Box<[u8]>,
     offset: usize,
     /// Its place in the list of anchors.
@@ -51,13 +53,13 @@ impl Scanner {
         for (number, anchor) in anchors.iter().enumerate().filter(|(_, anchor)| !is_short(anchor)) {
             let text = anchor.as_bytes();
             let offset = rarest_window(text, &common);
-            let window = &text[offset..offset + MIN_LEN];
+            let Some(window) = text[offset..].first_chunk::<MIN_LEN>() else { continue };
             for (at, block) in window.windows(BLOCK).enumerate() {
                 let index = index_of(block);
                 moves[index] = moves[index].min((MIN_LEN - BLOCK - at) as u8);
             }
             let index = index_of(&window[MIN_LEN - BLOCK..]);
-            order.push(Windowed { index, text: text.into(), offset, number });
+            order.push(Windowed { index, window: *window, text: text.into(), offset, number });
         }
         order.sort_unstable();
         let mut starts = vec![0_u32; ENTRIES + 1];
@@ -88,12 +90,10 @@ impl Scanner {
     /// The same without the short anchors.
     pub(crate) fn find_long(&self, haystack: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
-        while let Some(window) = self.next_window(haystack, &mut at) {
-            let begin_of = |anchor: &Windowed| {
-                let begin = window.checked_sub(anchor.offset).filter(|begin| *begin >= from)?;
-                haystack[begin..].starts_with(&anchor.text).then_some(begin)
-            };
-            let found = self.ending_at(haystack, window).iter().find_map(begin_of);
+        while let Some((place, window)) = self.next_window(haystack, &mut at) {
+            let mut anchors = self.ending_as(window);
+            let found =
+                anchors.find_map(|anchor| anchor.begin(haystack, place).filter(|begin| *begin >= from));
             if found.is_some() {
                 return found;
             }
@@ -104,24 +104,25 @@ impl Scanner {
     /// Calls `hit` with the number of every anchor that stands somewhere, as often as it does; not of short ones.
     pub(crate) fn each(&self, haystack: &[u8], mut hit: impl FnMut(usize)) {
         let mut at = 0;
-        while let Some(window) = self.next_window(haystack, &mut at) {
-            for anchor in self.ending_at(haystack, window) {
-                if window >= anchor.offset && haystack[window - anchor.offset..].starts_with(&anchor.text) {
+        while let Some((place, window)) = self.next_window(haystack, &mut at) {
+            for anchor in self.ending_as(window) {
+                if anchor.begin(haystack, place).is_some() {
                     hit(anchor.number);
                 }
             }
         }
     }
 
-    /// The next window at or after `at` that may be one of an anchor; `at` moves behind it.
+    /// The next window at or after `at` that may be one of an anchor, and its place; `at` moves behind it.
     #[inline]
-    fn next_window(&self, haystack: &[u8], at: &mut usize) -> Option<usize> {
+    fn next_window<'h>(&self, haystack: &'h [u8], at: &mut usize) -> Option<(usize, &'h [u8; MIN_LEN])> {
         let mut begin = *at;
-        while let Some(&[_, _, _, a, b, c]) = haystack.get(begin..).and_then(<[u8]>::first_chunk::<MIN_LEN>) {
+        while let Some(window) = haystack.get(begin..).and_then(<[u8]>::first_chunk::<MIN_LEN>) {
+            let [_, _, _, a, b, c] = *window;
             let step = self.moves[index(a, b, c)];
             if step == 0 {
                 *at = begin + 1;
-                return Some(begin);
+                return Some((begin, window));
             }
             begin += usize::from(step);
         }
@@ -129,10 +130,20 @@ impl Scanner {
         None
     }
 
-    /// Anchors whose window ends as the one at `window` does.
-    fn ending_at(&self, haystack: &[u8], window: usize) -> &[Windowed] {
-        let index = index_of(&haystack[window + MIN_LEN - BLOCK..window + MIN_LEN]);
-        &self.order[self.starts[index] as usize..self.starts[index + 1] as usize]
+    /// Anchors with this window.
+    #[inline]
+    fn ending_as(&self, window: &[u8; MIN_LEN]) -> impl Iterator<Item = &Windowed> {
+        let index = index_of(&window[MIN_LEN - BLOCK..]);
+        let ending_so = &self.order[self.starts[index] as usize..self.starts[index + 1] as usize];
+        ending_so.iter().filter(move |anchor| anchor.window == *window)
+    }
+}
+
+impl Windowed {
+    /// Where the anchor begins that has its window at a place; `None` when it does not stand there.
+    fn begin(&self, haystack: &[u8], window: usize) -> Option<usize> {
+        let begin = window.checked_sub(self.offset)?;
+        haystack[begin..].starts_with(&self.text).then_some(begin)
     }
 }
 

@@ -61,7 +61,9 @@ pub(crate) struct Begin {
 impl Begin {
     pub(crate) fn of(template: &Template) -> Self {
         let literal = match template.segments.as_slice() {
-            [Segment::Literal(literal), ..] | [Segment::Placeholder(_), Segment::Literal(literal), ..] => literal,
+            [Segment::Literal(literal), ..] | [Segment::Placeholder(_), Segment::Literal(literal), ..] => {
+                literal
+            }
             _ => return Self { word: None },
         };
         let end =

@@ -56,7 +56,9 @@ impl Assembly {
                 }
                 whole
             }
-            None => Whole { prefix: prefix.into_owned(), place, text: payload.into_owned(), lines: 1, stream },
+            None => {
+                Whole { prefix: prefix.into_owned(), place, text: payload.into_owned(), lines: 1, stream }
+            }
         };
         if !partial {
             return Some(whole);

@@ -209,3 +209,51 @@ pub(super) fn set_times(body: &mut Body, times: i64, said: bool) {
         let _ = body.set("times", Value::Int(times));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use kvprov_model::observation::Transfer;
+
+    const WORDS: &str = "r1 is still waiting";
+
+    fn moment(second: i64) -> Moment {
+        let place = Place { position: second as u64, offset: second as u64 };
+        Moment { place, index: 0, wall: Some(WallTime(second * SECOND)), times: 1 }
+    }
+
+    fn said(folds: &mut Folds, words: &str, second: i64) -> Vec<Telling> {
+        let Moment { place, index, wall, times } = moment(second);
+        let body = Body::Transfer(Transfer::default());
+        let telling = Telling { place, index, wall, says: words.to_owned(), body };
+        let mut told = Vec::new();
+        folds.add("key".to_owned(), telling, times, Some(words), &mut |telling| told.push(telling));
+        told
+    }
+
+    #[test]
+    fn a_statement_that_came_twice_in_the_same_words_is_known_by_them() {
+        let mut folds = Folds::default();
+        assert_eq!(said(&mut folds, WORDS, 0).len(), 1);
+        assert!(folds.again(WORDS, moment(1)).is_none());
+        assert!(said(&mut folds, WORDS, 1).is_empty());
+        assert!(folds.again(WORDS, moment(2)).unwrap().due.is_none());
+        let due = folds.again(WORDS, moment(61)).unwrap().due.unwrap();
+        assert_eq!((due.says.as_str(), due.wall), (WORDS, Some(WallTime(61 * SECOND))));
+    }
+
+    #[test]
+    fn other_words_or_another_speaker_make_it_unknown_again() {
+        let mut folds = Folds::default();
+        said(&mut folds, WORDS, 0);
+        said(&mut folds, WORDS, 1);
+        said(&mut folds, "r1 is still waiting for 7 blocks", 2);
+        assert!(folds.again(WORDS, moment(3)).is_none());
+        said(&mut folds, WORDS, 4);
+        said(&mut folds, WORDS, 5);
+        assert!(folds.again(WORDS, moment(6)).is_some());
+        folds.forget_words();
+        assert!(folds.again(WORDS, moment(7)).is_none());
+    }
+}

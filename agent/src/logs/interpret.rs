@@ -12,7 +12,7 @@ use super::emit::{OWN, Statement, Telling};
 use super::explain::Explainer;
 use super::fold::{Folds, Moment};
 use super::lookback::Above;
-use super::prefix::{self, Level, Prefix};
+use super::prefix::{self, Level, Line, Prefix};
 use super::reader::LogOptions;
 use super::run_on::Held;
 use super::trouble::{self, MAX_DISTINCT};
@@ -22,6 +22,7 @@ use crate::source::Place;
 use kvprov_model::clock::WallTime;
 use kvprov_packs::{Match, Matcher, Packs, Room, Sight, Speaker, Version};
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 /// Statements of one JSON record or journal entry that holds several lines.
 const MAX_STATEMENTS: u32 = 256;
@@ -40,6 +41,39 @@ pub(super) struct Logical<'a> {
     pub(super) before: &'a dyn Fn() -> Option<Stamps>,
     /// Lines above it that were not read, nearest first.
     pub(super) above: &'a dyn Fn() -> Vec<Above>,
+}
+
+/// What the statements of one logical line share.
+struct Said<'a> {
+    place: Place,
+    lines: u64,
+    /// Number of the next statement.
+    ordinal: u32,
+    before: &'a dyn Fn() -> Option<Stamps>,
+    above: &'a dyn Fn() -> Vec<Above>,
+}
+
+// === impl Said ===
+
+impl Said<'_> {
+    /// The next statement. The first one stands for the physical lines.
+    fn statement<'m>(
+        &mut self,
+        prefix: Prefix<'m>,
+        message: &'m str,
+        wall: Option<WallTime>,
+    ) -> Statement<'m> {
+        let ordinal = self.ordinal;
+        self.ordinal += 1;
+        Statement {
+            prefix,
+            message: Cow::Borrowed(message),
+            place: self.place,
+            ordinal,
+            lines: if ordinal == 0 { self.lines } else { 0 },
+            wall,
+        }
+    }
 }
 
 /// The reading of one source.
@@ -111,32 +145,45 @@ impl<'p> Interpreter<'p> {
 
     fn read(&mut self, logical: Logical<'_>, out: &mut Out<'_>) {
         let Logical { prefix, text, place, lines, before, above } = logical;
-        let mut ordinal = 0;
+        let mut said = Said { place, lines, ordinal: 0, before, above };
         // A journal entry holds several lines of text; a JSON object holds its line ends escaped.
         let one_object = text.trim_start().starts_with('{');
-        let texts = text.split('\n').take(if one_object { 1 } else { MAX_STATEMENTS as usize });
-        for part in texts {
-            let part = if one_object { text } else { part };
-            let line = prefix::peel(part, prefix.clone());
-            let wall = self.wall(&line.prefix, before);
-            if let Some(object) = &line.object {
-                self.object(object, place, lines, wall, out);
+        if one_object || memchr::memchr(b'\n', text.as_bytes()).is_none() {
+            let _ = self.part(text, prefix, &mut said, out);
+            return;
+        }
+        for part in text.split('\n').take(MAX_STATEMENTS as usize) {
+            if self.part(part, prefix.clone(), &mut said, out).is_break() {
                 return;
             }
-            let spoken = line.prefix;
-            for message in line.message.split('\n').take(MAX_STATEMENTS as usize) {
-                let statement = Statement {
-                    prefix: spoken.clone(),
-                    message: Cow::Borrowed(message.trim_end()),
-                    place,
-                    ordinal,
-                    lines: if ordinal == 0 { lines } else { 0 },
-                    wall,
-                };
-                self.statement(statement, above, out);
-                ordinal += 1;
-            }
         }
+    }
+
+    /// Takes one line of text; breaks behind an object, which stands alone.
+    fn part(
+        &mut self,
+        text: &str,
+        prefix: Prefix<'_>,
+        said: &mut Said<'_>,
+        out: &mut Out<'_>,
+    ) -> ControlFlow<()> {
+        let line = prefix::peel(text, prefix);
+        let wall = self.wall(&line.prefix, said.before);
+        if let Some(object) = &line.object {
+            self.object(object, said.place, said.lines, wall, out);
+            return ControlFlow::Break(());
+        }
+        let Line { prefix, message, .. } = line;
+        if memchr::memchr(b'\n', message.as_bytes()).is_none() {
+            let statement = said.statement(prefix, message.trim_end(), wall);
+            self.statement(statement, said.above, out);
+            return ControlFlow::Continue(());
+        }
+        for message in message.split('\n').take(MAX_STATEMENTS as usize) {
+            let statement = said.statement(prefix.clone(), message.trim_end(), wall);
+            self.statement(statement, said.above, out);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Tells what waits for a next line.

@@ -12,8 +12,7 @@ use kvprov_model::value::Value;
 use kvprov_packs::Match;
 
 /// Attributes that say whom or what a statement concerns.
-const CONCERNED: [&str; 6] =
-    ["request_id", "request_ids", "transfer_id", "peer", "remote_engine_id", "key"];
+const CONCERNED: [&str; 6] = ["request_id", "request_ids", "transfer_id", "peer", "remote_engine_id", "key"];
 
 // === impl Interpreter ===
 

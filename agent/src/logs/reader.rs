@@ -223,10 +223,13 @@ impl<'p> LogReader<'p> {
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         let place = Place { position: self.lines, offset: self.offset + start as u64 };
         self.wrapping.look_at(raw);
-        let text = String::from_utf8_lossy(raw);
-        if matches!(text, Cow::Owned(_)) {
-            self.counts.not_utf8 += 1;
-        }
+        let text = match std::str::from_utf8(raw) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => {
+                self.counts.not_utf8 += 1;
+                String::from_utf8_lossy(raw)
+            }
+        };
         let plain = prefix::without_colours(&text);
         let unwrapped = prefix::unwrap(&plain);
         let mut before = None;
