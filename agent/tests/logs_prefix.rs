@@ -7,7 +7,8 @@ fn read(line: &str) -> Line<'static> {
     let line = without_colours(line);
     let unwrapped = unwrap(&line);
     let peeled = peel(&unwrapped.payload, unwrapped.prefix);
-    Line { prefix: peeled.prefix, message: peeled.message.into_owned().into(), object: peeled.object }
+    let message = peeled.message.into_owned().into();
+    Line { prefix: peeled.prefix.into_owned(), message, object: peeled.object }
 }
 
 /// An engine's prefix, and what has to be read from it.
@@ -288,7 +289,7 @@ fn check(wrapped: &str, grammar: &Grammar, has_wrapper_clock: bool) {
     if let Some(level) = grammar.level {
         assert_eq!(prefix.level, Some(level), "level of {wrapped:?}");
     }
-    let process = prefix.process.as_ref().map(|p| (p.name.as_str(), p.pid.unwrap()));
+    let process = prefix.process.as_ref().map(|p| (&*p.name, p.pid.unwrap()));
     assert_eq!(process, grammar.process, "process of {wrapped:?}");
     assert_eq!(prefix.rank.as_deref(), grammar.rank, "rank of {wrapped:?}");
     assert_eq!(prefix.module.as_deref(), grammar.module, "module of {wrapped:?}");

@@ -107,7 +107,7 @@ fn explain(
     let parts = [
         ("level", peeled.prefix.level.as_ref().map(|level| format!("{level:?}"))),
         ("process", peeled.prefix.process.as_ref().map(|process| format!("{process:?}"))),
-        ("module", peeled.prefix.module.clone()),
+        ("module", peeled.prefix.module.as_deref().map(str::to_owned)),
         ("repeated", (peeled.prefix.repeated > 1).then(|| peeled.prefix.repeated.to_string())),
     ];
     for (name, value) in parts {

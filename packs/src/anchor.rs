@@ -20,7 +20,7 @@ const MAX_WORDS: usize = 4;
 const GOOD: u32 = 10;
 
 /// Words from the most common to less common ones, a line each.
-const COMMON: &str = include_str!("common_words.txt");
+pub(crate) const COMMON: &str = include_str!("common_words.txt");
 
 /// What a template offers: its literals, and whether it may be wrapped between words.
 pub(crate) struct Offer<'t> {

@@ -135,7 +135,8 @@ impl<'s> BodyBuilder<'s> {
     }
 }
 
-fn number(value: &Captured) -> Option<f64> {
+/// A value as a number.
+pub(crate) fn number(value: &Captured) -> Option<f64> {
     match value {
         Captured::Int(number) => Some(*number as f64),
         Captured::Float(number) => Some(*number),

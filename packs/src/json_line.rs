@@ -2,7 +2,7 @@
 //!
 //! Invariant: only the paths that the entry names are read; of the words, its id and the kept values are shown.
 
-use crate::body::BodyBuilder;
+use crate::body::{BodyBuilder, field_of, number};
 use crate::matched::{cut_to, shown};
 use crate::placeholder::{Captured, MAX_ID, clean_id};
 use crate::template::{Composition, Target};
@@ -91,7 +91,7 @@ impl JsonSignature {
         });
         for (target, value) in whole.chain(firsts).chain(composed) {
             if let Some(name) = target.attribute() {
-                says.push_str(&format!(" {name}={}", shown(&value)));
+                says.push_str(&format!(" {name}={}", self.shown(name, &value)));
             }
             body.put(target, &value);
         }
@@ -101,6 +101,19 @@ impl JsonSignature {
             body: (self.kind != "none").then(|| body.finish()),
             says: cut_to(says, 300),
             time: self.time.as_ref().and_then(|path| at(object, path)).and_then(Value::as_f64),
+        }
+    }
+
+    /// A value for people, in the unit of its attribute.
+    fn shown(&self, attribute: &str, value: &Captured) -> String {
+        match (self.scale.get(attribute), number(value)) {
+            (Some(scale), Some(number)) => {
+                let scaled = number * scale;
+                let whole =
+                    field_of(&self.kind, attribute).is_some_and(|field| field.field_type == "integer");
+                if whole { scaled.round().to_string() } else { scaled.to_string() }
+            }
+            _ => shown(value),
         }
     }
 }

@@ -34,7 +34,7 @@ pub use key::{KeyGrammars, SplitKey, WeightsFile};
 pub use listing::PackSummary;
 pub use load::Packs;
 pub use matched::Match;
-pub use matcher::{Matcher, Speaker};
+pub use matcher::{Matcher, Room, Sight, Speaker};
 pub use metric::{Meaning, MetricTable, MetricType};
 pub use template::Template;
 pub use version::{Version, VersionRange};

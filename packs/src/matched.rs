@@ -4,12 +4,13 @@
 //! nothing else of the message is reachable from here.
 
 use crate::body::BodyBuilder;
-use crate::placeholder::Captured;
+use crate::placeholder::{Captured, PlaceholderType};
 use crate::pyrepr::ReprValue;
 use crate::template::{Segment, Slot, Target, Template};
 use kvprov_model::finding::Cause;
 use kvprov_model::observation::Body;
 use kvprov_model::value::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Longest `says`, in bytes.
@@ -45,7 +46,7 @@ impl Match<'_> {
                 body.put(target, &value);
             }
         }
-        for (target, text) in self.composed() {
+        for (target, text) in self.composed(|_| true) {
             body.put(target, &Captured::Text(text));
         }
         Some(body.finish())
@@ -86,7 +87,7 @@ impl Match<'_> {
                 facts.insert(fact.clone(), shown(&value));
             }
         }
-        for (target, text) in self.composed() {
+        for (target, text) in self.composed(|target| matches!(target, Target::Fact(_))) {
             if let Target::Fact(fact) = target {
                 facts.insert(fact.clone(), text);
             }
@@ -98,7 +99,7 @@ impl Match<'_> {
     pub fn settings(&self) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
         for (placeholder, captured) in self.template.placeholders().zip(&self.captured) {
-            if placeholder.kind == crate::placeholder::PlaceholderType::Settings
+            if placeholder.kind == PlaceholderType::Settings
                 && let Some(Captured::Map(map)) = captured
             {
                 settings.extend(map.iter().map(|(key, value)| (key.clone(), repr_text(value))));
@@ -164,38 +165,31 @@ impl Match<'_> {
     }
 
     /// Every kept value with its place; the entries of a dict one by one.
-    fn values(&self) -> impl Iterator<Item = (&Slot, Captured)> {
+    fn values(&self) -> impl Iterator<Item = (&Slot, Cow<'_, Captured>)> {
         self.template.placeholders().zip(&self.captured).flat_map(|(placeholder, captured)| {
-            let mut values = Vec::new();
-            match captured {
-                Some(Captured::Map(map))
-                    if placeholder.kind == crate::placeholder::PlaceholderType::PyDict =>
-                {
-                    for (key, slot) in &self.template.keys {
-                        if let Some(value) = entry(map, key) {
-                            values.push((slot, value));
-                        }
-                    }
-                }
-                Some(value) => values.push((&placeholder.slot, value.clone())),
-                None => {}
-            }
-            values
+            let (own, entries) = match captured {
+                Some(Captured::Map(map)) if placeholder.kind == PlaceholderType::PyDict => (None, Some(map)),
+                Some(value) => (Some((&placeholder.slot, Cow::Borrowed(value))), None),
+                None => (None, None),
+            };
+            let entries = entries.into_iter().flat_map(|map| {
+                let keys = self.template.keys.iter();
+                keys.filter_map(move |(key, slot)| Some((slot, Cow::Owned(entry(map, key)?))))
+            });
+            own.into_iter().chain(entries)
         })
     }
 
     /// A value by the name of its capture.
-    fn value(&self, name: &str) -> Option<Captured> {
+    fn value(&self, name: &str) -> Option<Cow<'_, Captured>> {
         self.values().find(|(slot, _)| slot.name == name).map(|(_, value)| value)
     }
 
-    /// Attributes that are made of several captures.
-    fn composed(&self) -> impl Iterator<Item = (&Target, String)> {
+    /// Attributes that are made of several captures, for the wanted targets.
+    fn composed(&self, wanted: fn(&Target) -> bool) -> impl Iterator<Item = (&Target, String)> {
         let value_of = |name: &str| self.value(name).map(|value| shown(&value));
-        self.template
-            .compose
-            .iter()
-            .filter_map(move |(target, composition)| Some((target, composition.fill(value_of)?)))
+        let compose = self.template.compose.iter().filter(move |(target, _)| wanted(target));
+        compose.filter_map(move |(target, composition)| Some((target, composition.fill(value_of)?)))
     }
 
     fn shown_map(&self, map: &BTreeMap<String, ReprValue>, target: &Target) -> String {

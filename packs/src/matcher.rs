@@ -2,9 +2,10 @@
 //!
 //! 1. Few literal anchors ([`crate::anchor`]) searched in raw bytes ([`crate::scan`]). Most lines hold none and are
 //!    rejected without an allocation, before any prefix is parsed.
-//! 2. The templates for which an anchor in the message speaks are tried one by one ([`crate::segment`]); the best
-//!    match wins: complete before cut, the speaker's version before others, longer text before shorter, the speaker's
-//!    engine before others.
+//! 2. The templates for which an anchor in the message speaks are tried one by one ([`crate::segment`]), but those that
+//!    could not be better than the best so far; the best match wins: complete before cut, the speaker's version before
+//!    others, longer text before shorter, the speaker's engine before others. Nothing of the message is copied before
+//!    the winner is read ([`Sight::read`]).
 //!
 //! Invariant: time is bounded by the length of the message, which is cut at [`Matcher::MAX_MESSAGE`]; cuts and spent
 //! budgets are counted.
@@ -15,13 +16,13 @@ use crate::json_line::{JsonMatch, JsonSignature};
 use crate::load::Packs;
 use crate::matched::Match;
 use crate::placeholder::{Captured, PlaceholderType};
-use crate::scan::Scanner;
-use crate::segment::{self, Budget, Found};
+use crate::scan::{self, Scanner};
+use crate::segment::{self, Begin, Budget, Found, Span, Spans};
 use crate::template::{Segment, Template};
 use crate::version::Version;
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use kvprov_model::content::FleetKey;
 use serde_json::{Map, Value};
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,15 +43,63 @@ pub struct Speaker<'a> {
 pub struct Matcher {
     anchors: Vec<String>,
     scanner: Scanner,
-    automaton: Option<AhoCorasick>,
-    templates: Vec<Arc<Template>>,
-    /// By anchor: templates for which it speaks.
+    templates: Vec<Entry>,
+    /// By anchor: templates for which it speaks, the longest text first.
     speaks_for: Vec<Vec<usize>>,
     json: Vec<Arc<JsonSignature>>,
     settings: Arc<KnownSettings>,
     key: FleetKey,
     shortened: AtomicU64,
     given_up: AtomicU64,
+}
+
+/// A template with what was made of it once.
+#[derive(Debug)]
+struct Entry {
+    template: Arc<Template>,
+    begin: Begin,
+    /// Placeholders that hold typed text.
+    typed: usize,
+}
+
+/// Room for matching, reused from message to message so that looking for a template allocates nothing.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// Anchors that stand in the message.
+    anchors: Vec<usize>,
+    spans: Spans,
+    /// Of the best match so far.
+    best: Vec<Span>,
+}
+
+/// A message whose template is known, not yet read.
+#[derive(Debug, Clone, Copy)]
+pub struct Sight<'p, 'm> {
+    /// The template.
+    pub template: &'p Template,
+    /// The message ended before the template's text did.
+    pub cut: bool,
+    other_version: bool,
+    matcher: &'p Matcher,
+    message: &'m str,
+    spans: &'m [Span],
+}
+
+impl<'p> Sight<'p, '_> {
+    /// Reads what the placeholders keep.
+    pub fn read(&self) -> Match<'p> {
+        let mut captured =
+            segment::capture(self.template, self.message, self.spans, self.cut, &self.matcher.key);
+        for (placeholder, value) in self.template.placeholders().zip(&mut captured) {
+            let Some(Captured::Map(map)) = value else { continue };
+            match placeholder.kind {
+                PlaceholderType::Settings => map.retain(|key, _| self.matcher.settings.knows(key)),
+                // What no key of the template names is dropped here, before anybody can print it.
+                _ => map.retain(|path, _| self.template.keys.iter().any(|(key, _)| ends_with_key(path, key))),
+            }
+        }
+        Match { template: self.template, cut: self.cut, other_version: self.other_version, captured }
+    }
 }
 
 impl Matcher {
@@ -87,20 +136,18 @@ impl Matcher {
                 speaks_for.push(Vec::new());
             }
         }
-        // An automaton that cannot be built (no anchors, or too many) would reject every line; validation keeps the
-        // number of anchors far below that.
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(&anchors)
-            .or_else(|_| AhoCorasick::new(&anchors))
-            .ok()
-            .filter(|_| !anchors.is_empty());
+        for of_anchor in &mut speaks_for {
+            of_anchor.sort_by_key(|index| Reverse(templates[*index].literal_len));
+        }
+        let entry = |template: Arc<Template>| Entry {
+            begin: Begin::of(&template),
+            typed: template.placeholders().filter(|one| one.kind != PlaceholderType::Text).count(),
+            template,
+        };
         Self {
             scanner: Scanner::new(&anchors),
             anchors,
-            automaton,
-            templates,
+            templates: templates.into_iter().map(entry).collect(),
             speaks_for,
             json,
             settings,
@@ -126,29 +173,69 @@ impl Matcher {
         self.scanner.find(haystack, from)
     }
 
-    /// The template of a message (the text after every prefix). Lines that were joined are separated by `\n`.
+    /// The same as [`Self::next_candidate`] without [`Self::short_anchors`], which cost a search of their own.
+    pub fn next_long_candidate(&self, haystack: &[u8], from: usize) -> Option<usize> {
+        self.scanner.find_long(haystack, from)
+    }
+
+    /// Anchors too short for the search for the others: keys of JSON lines.
+    pub fn short_anchors(&self) -> impl Iterator<Item = &str> {
+        self.anchors.iter().map(String::as_str).filter(|anchor| scan::is_short(anchor))
+    }
+
+    /// The template of a message (the text after every prefix), read. Lines that were joined are separated by `\n`.
     pub fn match_message<'p>(&'p self, message: &str, who: &Speaker<'_>) -> Option<Match<'p>> {
+        self.sight(message, who, &mut Room::default()).map(|sight| sight.read())
+    }
+
+    /// The template of a message; what stands in the message is read when asked for.
+    pub fn sight<'p, 'm>(
+        &'p self,
+        message: &'m str,
+        who: &Speaker<'_>,
+        room: &'m mut Room,
+    ) -> Option<Sight<'p, 'm>> {
         let message = self.bounded(message);
         let mut budget = Budget { left: BUDGET };
-        let mut best: Option<(Rank, Match<'p>)> = None;
-        for index in self.candidates(message) {
-            let template = self.templates[index].as_ref();
-            let Some(found) = segment::find(template, message, &self.key, &mut budget) else { continue };
-            let rank = Rank::of(template, &found, who);
-            if best.as_ref().is_none_or(|(of_best, _)| rank > *of_best) {
-                best = Some((rank, self.match_of(template, found, who)));
+        self.note_anchors(message, room);
+        let mut best: Option<(Rank, Found)> = None;
+        for anchor in &room.anchors {
+            for &index in &self.speaks_for[*anchor] {
+                let entry = &self.templates[index];
+                let at_best = Rank::of(index, entry, entry.template.literal_len, false, who);
+                if best.as_ref().is_some_and(|(of_best, _)| at_best < *of_best) {
+                    continue;
+                }
+                let Some(found) =
+                    segment::find(&entry.template, &entry.begin, message, &mut room.spans, &mut budget)
+                else {
+                    continue;
+                };
+                let rank = Rank::of(index, entry, found.literal_len, found.cut, who);
+                if best.as_ref().is_none_or(|(of_best, _)| rank > *of_best) {
+                    best = Some((rank, found));
+                    std::mem::swap(&mut room.best, &mut room.spans.taken);
+                }
             }
         }
         if budget.left == 0 {
             self.given_up.fetch_add(1, Ordering::Relaxed);
         }
-        best.map(|(_, matched)| matched)
+        let (Rank { first: Reverse(index), in_range, .. }, found) = best?;
+        let template = self.templates[index].template.as_ref();
+        let other_version = !in_range;
+        Some(Sight { template, cut: found.cut, other_version, matcher: self, message, spans: &room.best })
     }
 
     /// Whether the message may be the begin of one that runs on over following bare lines: an anchor of a
     /// `multiline` template stands in it.
     pub fn may_continue(&self, message: &str) -> bool {
-        self.candidates(self.bounded(message)).into_iter().any(|index| self.templates[index].multiline)
+        let mut may = false;
+        self.scanner.each(self.bounded(message).as_bytes(), |anchor| {
+            may =
+                may || self.speaks_for[anchor].iter().any(|index| self.templates[*index].template.multiline);
+        });
+        may
     }
 
     /// What a line that is a JSON object says. Of several entries that fit, the one with most conditions.
@@ -173,7 +260,8 @@ impl Matcher {
     /// Whether the message is one template's, whatever others say.
     pub(crate) fn matches_one(&self, template: &Template, message: &str) -> bool {
         let mut budget = Budget { left: BUDGET };
-        segment::find(template, message, &self.key, &mut budget).is_some_and(|found| !found.cut)
+        segment::find(template, &Begin::of(template), message, &mut Spans::default(), &mut budget)
+            .is_some_and(|found| !found.cut)
     }
 
     fn bounded<'m>(&self, message: &'m str) -> &'m str {
@@ -188,37 +276,15 @@ impl Matcher {
         &message[..end]
     }
 
-    /// Templates for which an anchor in the message speaks.
-    fn candidates(&self, message: &str) -> Vec<usize> {
-        let Some(automaton) = &self.automaton else { return Vec::new() };
-        let mut seen = Vec::new();
-        for found in automaton.find_overlapping_iter(message) {
-            let anchor = found.pattern().as_usize();
+    /// Notes which anchors stand in the message, each once.
+    fn note_anchors(&self, message: &str, room: &mut Room) {
+        let seen = &mut room.anchors;
+        seen.clear();
+        self.scanner.each(message.as_bytes(), |anchor| {
             if !seen.contains(&anchor) {
                 seen.push(anchor);
-                if seen.len() == self.anchors.len() {
-                    break;
-                }
             }
-        }
-        let mut candidates: Vec<usize> =
-            seen.into_iter().flat_map(|anchor| self.speaks_for[anchor].iter().copied()).collect();
-        // In the order of the packs: of equally good matches the first one wins.
-        candidates.sort_unstable();
-        candidates
-    }
-
-    fn match_of<'p>(&'p self, template: &'p Template, found: Found, who: &Speaker<'_>) -> Match<'p> {
-        let mut captured = found.captured;
-        for (placeholder, value) in template.placeholders().zip(&mut captured) {
-            let Some(Captured::Map(map)) = value else { continue };
-            match placeholder.kind {
-                PlaceholderType::Settings => map.retain(|key, _| self.settings.knows(key)),
-                // What no key of the template names is dropped here, before anybody can print it.
-                _ => map.retain(|path, _| template.keys.iter().any(|(key, _)| ends_with_key(path, key))),
-            }
-        }
-        Match { template, cut: found.cut, other_version: !in_range(template, who), captured }
+        });
     }
 }
 
@@ -241,17 +307,20 @@ struct Rank {
     literal_len: usize,
     own_engine: bool,
     /// Typed text proves more than free text.
-    placeholders: usize,
+    typed: usize,
+    /// Of equally good matches the first in the order of the packs wins.
+    first: Reverse<usize>,
 }
 
 impl Rank {
-    fn of(template: &Template, found: &Found, who: &Speaker<'_>) -> Self {
+    fn of(index: usize, entry: &Entry, literal_len: usize, cut: bool, who: &Speaker<'_>) -> Self {
         Self {
-            complete: !found.cut,
-            in_range: in_range(template, who),
-            literal_len: found.literal_len,
-            own_engine: who.engine == Some(template.engine.as_str()),
-            placeholders: template.placeholders().filter(|one| one.kind != PlaceholderType::Text).count(),
+            complete: !cut,
+            in_range: in_range(&entry.template, who),
+            literal_len,
+            own_engine: who.engine == Some(entry.template.engine.as_str()),
+            typed: entry.typed,
+            first: Reverse(index),
         }
     }
 }

@@ -10,16 +10,27 @@
 use crate::placeholder::{Captured, Extent, PlaceholderType, skip_blanks};
 use crate::template::{Placeholder, Segment, Target, Template};
 use kvprov_model::content::FleetKey;
+use memchr::memmem;
 
-/// A successful try.
-#[derive(Debug, Clone, PartialEq)]
+/// Where a placeholder begins and ends, in bytes of the message.
+pub(crate) type Span = (usize, usize);
+
+/// A successful try. The spans of the placeholders that it filled, in order, are in the [`Spans`] of the search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// By placeholder in order; `None` for dropped ones, for ones that the end cut, and for ones that hold nothing.
-    pub(crate) captured: Vec<Option<Captured>>,
     /// The message ended before the text did.
     pub(crate) cut: bool,
     /// Bytes of literals that matched.
     pub(crate) literal_len: usize,
+}
+
+/// Room for spans, reused from search to search so that none allocates.
+#[derive(Debug, Default)]
+pub(crate) struct Spans {
+    /// Of the running try; of the successful one when a search is over.
+    pub(crate) taken: Vec<Span>,
+    /// Of the best try that the end of the message cut.
+    cut: Vec<Span>,
 }
 
 /// Fewest literal bytes that must have matched before the end of a message may cut the rest.
@@ -40,31 +51,82 @@ impl Budget {
     }
 }
 
-/// Tries a template at every place of the message.
-pub(crate) fn find(template: &Template, message: &str, key: &FleetKey, budget: &mut Budget) -> Option<Found> {
-    let mut search = Search { template, message, budget, spans: Vec::new(), best_cut: None };
-    let matched = search.starts().into_iter().find_map(|start| {
-        search.spans.clear();
-        search.run(0, start, 0)
-    });
-    let end = matched.or_else(|| search.best_cut.take())?;
-    search.captured(&end, key)
+/// How to find the places at which a template may begin; made once, with the template.
+#[derive(Debug, Clone)]
+pub(crate) struct Begin {
+    /// The first word of the first literal, unless that begins with a blank.
+    word: Option<memmem::Finder<'static>>,
 }
 
-/// Where a try ended: spans of the placeholders that it filled.
-#[derive(Debug, Clone)]
-struct Ending {
-    spans: Vec<(usize, usize)>,
+impl Begin {
+    pub(crate) fn of(template: &Template) -> Self {
+        let literal = match template.segments.as_slice() {
+            [Segment::Literal(literal), ..] | [Segment::Placeholder(_), Segment::Literal(literal), ..] => {
+                literal
+            }
+            _ => return Self { word: None },
+        };
+        let end =
+            literal.find(|c: char| c.is_ascii_whitespace()).filter(|end| *end > 0).unwrap_or(literal.len());
+        let word = &literal[..end];
+        let blank = word.trim().is_empty();
+        Self { word: (!blank).then(|| memmem::Finder::new(word.as_bytes()).into_owned()) }
+    }
+}
+
+/// Tries a template at every place of the message.
+pub(crate) fn find(
+    template: &Template,
+    begin: &Begin,
+    message: &str,
+    spans: &mut Spans,
+    budget: &mut Budget,
+) -> Option<Found> {
+    spans.taken.clear();
+    spans.cut.clear();
+    let mut search = Search { template, message, budget, spans, best_cut: None };
+    let found = match search.at_places(begin) {
+        Some(literal_len) => Found { cut: false, literal_len },
+        None => {
+            let literal_len = search.best_cut?;
+            std::mem::swap(&mut spans.taken, &mut spans.cut);
+            Found { cut: true, literal_len }
+        }
+    };
+    let whole = |span: &Span| message.get(span.0..span.1).is_some();
+    spans.taken.iter().all(whole).then_some(found)
+}
+
+/// What placeholders keep of the message, in order; `None` for dropped ones, for ones that the end cut, and for ones
+/// that hold nothing.
+pub(crate) fn capture(
+    template: &Template,
+    message: &str,
+    spans: &[Span],
     cut: bool,
-    literal_len: usize,
+    key: &FleetKey,
+) -> Vec<Option<Captured>> {
+    let one = |(number, placeholder): (usize, &Placeholder)| {
+        let &(begin, end) = spans.get(number)?;
+        let may_be_incomplete = cut && end == message.len() && !keeps_whole_parts(placeholder.kind);
+        // The dict itself has no name; its keys have.
+        let is_dropped =
+            placeholder.slot.target == Target::Dropped && placeholder.kind != PlaceholderType::PyDict;
+        if is_dropped || may_be_incomplete {
+            return None;
+        }
+        placeholder.kind.capture(message.get(begin..end)?, key)
+    };
+    template.placeholders().enumerate().map(one).collect()
 }
 
 struct Search<'a> {
     template: &'a Template,
     message: &'a str,
     budget: &'a mut Budget,
-    spans: Vec<(usize, usize)>,
-    best_cut: Option<Ending>,
+    spans: &'a mut Spans,
+    /// Bytes of literals that matched in the best try that the end of the message cut.
+    best_cut: Option<usize>,
 }
 
 /// How a literal compares at one place.
@@ -75,51 +137,60 @@ enum LiteralAt {
     No,
 }
 
-impl Search<'_> {
-    /// Places at which the text may begin.
-    fn starts(&mut self) -> Vec<usize> {
+impl<'a> Search<'a> {
+    /// Tries every place at which the text may begin; the bytes of literals of the try that succeeded.
+    fn at_places(&mut self, begin: &Begin) -> Option<usize> {
         if self.template.at_start {
-            return vec![0];
+            return self.try_at(0);
         }
         match self.template.segments.as_slice() {
-            [Segment::Literal(literal), ..] => self.places_of(literal),
+            [Segment::Literal(literal), ..] => {
+                self.places_of(begin, literal, &mut |search, at| search.try_at(at))
+            }
             [Segment::Placeholder(first), Segment::Literal(literal), ..] => {
                 let kind = first.kind;
-                let mut starts: Vec<usize> = self
-                    .places_of(literal)
-                    .into_iter()
-                    .map(|end| begin_of(kind, self.message, end))
-                    .collect();
-                starts.dedup();
-                starts
+                let mut last = None;
+                self.places_of(begin, literal, &mut |search, end| {
+                    let at = begin_of(kind, search.message, end);
+                    if last.replace(at) == Some(at) { None } else { search.try_at(at) }
+                })
             }
-            _ => vec![0],
+            _ => self.try_at(0),
         }
     }
 
-    /// Where the literal's first word stands; cheap, so that most templates end here.
-    fn places_of(&mut self, literal: &str) -> Vec<usize> {
-        let head_end =
-            literal.find(|c: char| c.is_ascii_whitespace()).filter(|end| *end > 0).unwrap_or(literal.len());
-        let head = &literal[..head_end];
-        let wrapped = self.template.multiline && self.message.contains('\n');
-        if head.trim().is_empty() {
-            return memchr::memchr2_iter(b' ', b'\n', self.message.as_bytes()).take(MAX_STARTS).collect();
-        }
-        if wrapped {
+    fn try_at(&mut self, start: usize) -> Option<usize> {
+        self.spans.taken.clear();
+        self.run(0, start, 0)
+    }
+
+    /// Calls `each` where the literal's first word stands, until it succeeds; cheap, so that most templates end here.
+    fn places_of(
+        &mut self,
+        begin: &Begin,
+        literal: &str,
+        each: &mut dyn FnMut(&mut Self, usize) -> Option<usize>,
+    ) -> Option<usize> {
+        let bytes = self.message.as_bytes();
+        let Some(word) = &begin.word else {
+            return memchr::memchr2_iter(b' ', b'\n', bytes).take(MAX_STARTS).find_map(|at| each(self, at));
+        };
+        if self.template.multiline && memchr::memchr(b'\n', bytes).is_some() {
             // The word itself may be wrapped: any place with its first byte.
-            let first = head.as_bytes()[0];
-            return memchr::memchr_iter(first, self.message.as_bytes()).take(MAX_STARTS * 16).collect();
+            let first = *literal.as_bytes().first()?;
+            return memchr::memchr_iter(first, bytes).take(MAX_STARTS * 16).find_map(|at| each(self, at));
         }
-        memchr::memmem::find_iter(self.message.as_bytes(), head.as_bytes()).take(MAX_STARTS).collect()
+        word.find_iter(bytes).take(MAX_STARTS).find_map(|at| each(self, at))
     }
 
-    fn run(&mut self, index: usize, at: usize, literal_len: usize) -> Option<Ending> {
+    /// Goes on with a segment at a place; spans taken stay when it succeeds.
+    fn run(&mut self, index: usize, at: usize, literal_len: usize) -> Option<usize> {
         if !self.budget.pay(1) {
             return None;
         }
-        match self.template.segments.get(index) {
-            None => Some(Ending { spans: self.spans.clone(), cut: false, literal_len }),
+        let template: &'a Template = self.template;
+        match template.segments.get(index) {
+            None => Some(literal_len),
             Some(Segment::Literal(literal)) => match self.literal_at(literal, at) {
                 LiteralAt::Ends(end) => self.run(index + 1, end, literal_len + literal.len()),
                 LiteralAt::Cut(part) => {
@@ -128,11 +199,18 @@ impl Search<'_> {
                 }
                 LiteralAt::No => None,
             },
-            Some(Segment::Placeholder(placeholder)) => {
-                let placeholder = placeholder.clone();
-                self.placeholder(&placeholder, index, at, literal_len)
-            }
+            Some(Segment::Placeholder(placeholder)) => self.placeholder(placeholder, index, at, literal_len),
         }
+    }
+
+    /// Goes on behind a placeholder that covers a span.
+    fn take(&mut self, span: Span, index: usize, literal_len: usize) -> Option<usize> {
+        self.spans.taken.push(span);
+        let found = self.run(index + 1, span.1, literal_len);
+        if found.is_none() {
+            self.spans.taken.pop();
+        }
+        found
     }
 
     fn placeholder(
@@ -141,7 +219,7 @@ impl Search<'_> {
         index: usize,
         at: usize,
         literal_len: usize,
-    ) -> Option<Ending> {
+    ) -> Option<usize> {
         let is_last = index + 1 == self.template.segments.len();
         let end_of_message = self.message.len();
         let Some(extent) = this.kind.extent(self.message, at, self.template.multiline) else {
@@ -155,34 +233,28 @@ impl Search<'_> {
                 if !self.budget.pay((end - at) / 8 + 1) {
                     return None;
                 }
-                self.spans.push((at, end));
-                let found = if cut && !is_last {
+                if cut && !is_last {
+                    self.spans.taken.push((at, end));
                     self.note_cut(literal_len);
-                    None
-                } else {
-                    if end == end_of_message && !is_last {
-                        self.note_cut(literal_len);
-                    }
-                    self.run(index + 1, end, literal_len)
-                };
-                self.spans.pop();
-                found
+                    self.spans.taken.pop();
+                    return None;
+                }
+                if end == end_of_message && !is_last {
+                    self.spans.taken.push((at, end));
+                    self.note_cut(literal_len);
+                    self.spans.taken.pop();
+                }
+                self.take((at, end), index, literal_len)
             }
             Extent::Shrinks { end, soft } if is_last => {
                 // The rest of a wrapped id is a line of its own without blanks; anything else is another message.
                 let end = if soft == end_of_message { soft } else { end };
-                self.spans.push((at, end));
-                let found = self.run(index + 1, end, literal_len);
-                self.spans.pop();
-                found
+                self.take((at, end), index, literal_len)
             }
             Extent::Shrinks { end, .. }
                 if matches!(self.template.segments.get(index + 1), Some(Segment::Placeholder(_))) =>
             {
-                self.spans.push((at, end));
-                let found = self.run(index + 1, end, literal_len);
-                self.spans.pop();
-                found
+                self.take((at, end), index, literal_len)
             }
             Extent::Shrinks { end, soft } => {
                 let found = self
@@ -193,12 +265,7 @@ impl Search<'_> {
                 }
                 found
             }
-            Extent::Grows if is_last => {
-                self.spans.push((at, end_of_message));
-                let found = self.run(index + 1, end_of_message, literal_len);
-                self.spans.pop();
-                found
-            }
+            Extent::Grows if is_last => self.take((at, end_of_message), index, literal_len),
             Extent::Grows => {
                 let found = self.try_ends(index, at, at..=end_of_message, literal_len);
                 // Free text that reaches the end is a cut only when most of the template was there before it; else
@@ -217,7 +284,7 @@ impl Search<'_> {
         at: usize,
         ends: impl Iterator<Item = usize>,
         literal_len: usize,
-    ) -> Option<Ending> {
+    ) -> Option<usize> {
         let Some(Segment::Literal(next)) = self.template.segments.get(index + 1) else { return None };
         let first = *next.as_bytes().first()?;
         for end in ends {
@@ -233,9 +300,7 @@ impl Search<'_> {
             if !fits {
                 continue;
             }
-            self.spans.push((at, end));
-            let found = self.run(index + 1, end, literal_len);
-            self.spans.pop();
+            let found = self.take((at, end), index, literal_len);
             if found.is_some() {
                 return found;
             }
@@ -246,6 +311,15 @@ impl Search<'_> {
     /// Compares a literal. Runs of blanks match runs of blanks; a hard wrap inside a word is passed over.
     fn literal_at(&mut self, literal: &str, from: usize) -> LiteralAt {
         let (pattern, bytes) = (literal.as_bytes(), self.message.as_bytes());
+        if bytes.get(from..).is_some_and(|rest| rest.starts_with(pattern)) {
+            if !self.budget.pay(pattern.len()) {
+                return LiteralAt::No;
+            }
+            let end = from + pattern.len();
+            // A run of blanks may be longer than the literal's.
+            let ends_blank = pattern.last().is_some_and(u8::is_ascii_whitespace);
+            return LiteralAt::Ends(if ends_blank { skip_blanks(bytes, end) } else { end });
+        }
         let (mut p, mut at) = (0, from);
         while p < pattern.len() {
             let Some(&byte) = bytes.get(at) else {
@@ -274,31 +348,10 @@ impl Search<'_> {
 
     /// Remembers that the message ended here; the longest such try wins. Every filled placeholder is whole.
     fn note_cut(&mut self, literal_len: usize) {
-        let better = self.best_cut.as_ref().is_none_or(|best| literal_len > best.literal_len);
-        if literal_len >= MIN_CUT_LITERAL && better {
-            self.best_cut = Some(Ending { spans: self.spans.clone(), cut: true, literal_len });
+        if literal_len >= MIN_CUT_LITERAL && self.best_cut.is_none_or(|best| literal_len > best) {
+            self.best_cut = Some(literal_len);
+            self.spans.cut.clone_from(&self.spans.taken);
         }
-    }
-
-    fn captured(&self, ending: &Ending, key: &FleetKey) -> Option<Found> {
-        let mut captured = Vec::with_capacity(ending.spans.len());
-        for (number, placeholder) in self.template.placeholders().enumerate() {
-            let Some(&(begin, end)) = ending.spans.get(number) else {
-                captured.push(None);
-                continue;
-            };
-            let may_be_incomplete =
-                ending.cut && end == self.message.len() && !keeps_whole_parts(placeholder.kind);
-            // The dict itself has no name; its keys have.
-            let is_dropped =
-                placeholder.slot.target == Target::Dropped && placeholder.kind != PlaceholderType::PyDict;
-            if is_dropped || may_be_incomplete {
-                captured.push(None);
-                continue;
-            }
-            captured.push(placeholder.kind.capture(self.message.get(begin..end)?, key));
-        }
-        Some(Found { captured, cut: ending.cut, literal_len: ending.literal_len })
     }
 }
 

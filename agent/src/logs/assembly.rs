@@ -16,7 +16,7 @@ const MAX_STREAMS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Whole {
     /// Prefix by the wrapper of the first part.
-    pub(super) prefix: Prefix,
+    pub(super) prefix: Prefix<'static>,
     /// Where the first part is.
     pub(super) place: Place,
     /// The text.
@@ -56,7 +56,9 @@ impl Assembly {
                 }
                 whole
             }
-            None => Whole { prefix, place, text: payload.into_owned(), lines: 1, stream },
+            None => {
+                Whole { prefix: prefix.into_owned(), place, text: payload.into_owned(), lines: 1, stream }
+            }
         };
         if !partial {
             return Some(whole);

@@ -4,7 +4,6 @@
 //! only if it also names a KV module. Invariant: whether a line is a candidate depends on the line alone, never on
 //! where a chunk was cut.
 
-use super::anchors::AnchorSearch;
 use aho_corasick::{AhoCorasick, MatchKind};
 use kvprov_packs::Matcher;
 use memchr::{memchr, memrchr};
@@ -54,8 +53,8 @@ static MODULE_SEARCH: LazyLock<Option<AhoCorasick>> =
 /// The searches.
 #[derive(Debug)]
 pub(super) struct Candidates<'p> {
-    anchors: AnchorSearch<'p>,
-    /// [`LEVELS`], and behind them anchors too short for the other search.
+    matcher: &'p Matcher,
+    /// [`LEVELS`], and behind them anchors too short for the search for anchors.
     levels: Option<AhoCorasick>,
     every_module: bool,
 }
@@ -81,16 +80,15 @@ impl<'p> Candidates<'p> {
     /// Searches for what `matcher` knows and for troubles of KV modules; of a KV engine every module is one.
     pub(super) fn new(matcher: &'p Matcher, engine: Option<&str>) -> Self {
         let every_module = engine.is_some_and(|engine| KV_ENGINES.contains(&engine));
-        let anchors = AnchorSearch::new(matcher);
-        let words = LEVELS.iter().chain(anchors.short());
+        let words = LEVELS.iter().copied().chain(matcher.short_anchors());
         // A few dozen short words always build.
         let levels = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(words).ok();
-        Self { anchors, levels, every_module }
+        Self { matcher, levels, every_module }
     }
 
     /// Whether one line may matter.
     pub(super) fn may_matter(&self, line: &[u8]) -> bool {
-        self.anchors.find(line, 0).is_some() || self.matters_by_word(line)
+        self.matcher.next_long_candidate(line, 0).is_some() || self.matters_by_word(line)
     }
 
     /// Whether a name is that of a KV module.
@@ -116,7 +114,7 @@ impl<'p> Candidates<'p> {
     /// The start of the next line at or after `from` that may matter; `from` must be the start of a line.
     pub(super) fn next_line(&self, chunk: &[u8], from: usize, progress: &mut Progress) -> Option<usize> {
         loop {
-            let anchor = progress.anchor.advance(from, || self.anchors.find(chunk, from));
+            let anchor = progress.anchor.advance(from, || self.matcher.next_long_candidate(chunk, from));
             let level = progress.level.advance(from, || self.next_level(chunk, from));
             let level = match (anchor, level) {
                 (None, None) => return None,

@@ -39,7 +39,7 @@ const SLACK: i64 = 26 * 3600 * SECOND;
 
 impl Stamps {
     /// The clocks of a prefix, if it has any.
-    pub fn of(prefix: &Prefix) -> Option<Self> {
+    pub fn of(prefix: &Prefix<'_>) -> Option<Self> {
         (prefix.wrapper.is_some() || prefix.engine.is_some())
             .then_some(Self { wrapper: prefix.wrapper, engine: prefix.engine })
     }

@@ -1,9 +1,11 @@
 //! What is about to become an observation, and how places become ids.
 
+use super::explain::Spot;
 use super::prefix::Prefix;
 use crate::source::{Place, SourceContext};
 use kvprov_model::clock::WallTime;
 use kvprov_model::observation::{Body, Observation, SourceKind};
+use std::borrow::Cow;
 
 /// Observations that one statement of a line can give.
 pub(super) const PER_STATEMENT: u32 = 8;
@@ -31,13 +33,13 @@ pub(super) struct Telling {
     pub(super) body: Body,
 }
 
-/// One message of one process.
+/// One message of one process; borrowed from its line until it has to wait.
 #[derive(Debug, Clone)]
-pub(super) struct Statement {
+pub(super) struct Statement<'a> {
     /// What stood before it.
-    pub(super) prefix: Prefix,
+    pub(super) prefix: Prefix<'a>,
     /// The message.
-    pub(super) message: String,
+    pub(super) message: Cow<'a, str>,
     /// Where it begins.
     pub(super) place: Place,
     /// Which statement of its line, from 0.
@@ -60,7 +62,24 @@ impl Telling {
 
 // === impl Statement ===
 
-impl Statement {
+impl Statement<'_> {
+    /// The same, to be kept beyond its line.
+    pub(super) fn into_owned(self) -> Statement<'static> {
+        Statement {
+            prefix: self.prefix.into_owned(),
+            message: Cow::Owned(self.message.into_owned()),
+            place: self.place,
+            ordinal: self.ordinal,
+            lines: self.lines,
+            wall: self.wall,
+        }
+    }
+
+    /// Where and by whom it was said.
+    pub(super) fn spot(&self) -> Spot {
+        Spot { line: self.place.position, wall: self.wall, prefix: self.prefix.clone().into_owned() }
+    }
+
     /// Something to tell about this statement.
     pub(super) fn tell(&self, index: u32, says: String, body: Body) -> Telling {
         Telling {

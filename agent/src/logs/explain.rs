@@ -34,7 +34,7 @@ pub(super) struct Spot {
     /// When.
     pub(super) wall: Option<WallTime>,
     /// By whom.
-    pub(super) prefix: Prefix,
+    pub(super) prefix: Prefix<'static>,
 }
 
 #[derive(Debug, Clone)]

@@ -3,9 +3,11 @@
 //! The first of equal statements is told at once; those that follow are counted and told together, at the place and
 //! time of the last, every minute of the log's own time and at the end. `times` of each observation counts the
 //! statements it stands for that none before it counted, so that sums are right; first and last observation give the
-//! span. Bounded: the statement that was silent longest makes room.
+//! span. Bounded: the statement that was silent longest makes room. A statement that came in the same words twice
+//! running is known by its words from then on, so that the thousandth costs neither a match nor an allocation.
 
-use super::emit::Telling;
+use super::emit::{OWN, PER_STATEMENT, Statement, Telling};
+use crate::source::Place;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::Body;
 use kvprov_model::value::Value;
@@ -20,7 +22,25 @@ const INTERVAL: i64 = 60 * SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Folds {
     open: HashMap<String, Open>,
+    /// Keys of statements by the words in which they came last.
+    by_words: HashMap<Box<str>, String>,
     clock: u64,
+}
+
+/// A statement that was made again.
+#[derive(Debug)]
+pub(super) struct Again {
+    /// What is to be told of it now.
+    pub(super) due: Option<Telling>,
+}
+
+/// Where, when and how often a statement was made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    place: Place,
+    index: u32,
+    wall: Option<WallTime>,
+    times: i64,
 }
 
 #[derive(Debug)]
@@ -29,29 +49,59 @@ struct Open {
     untold: i64,
     told_at: Option<WallTime>,
     used: u64,
+    /// The message as printed, where it alone tells all that the statement says.
+    words: String,
+    /// Whether it is found by them.
+    by_words: bool,
+}
+
+// === impl Moment ===
+
+impl Moment {
+    /// That of a statement.
+    pub(super) fn of(statement: &Statement<'_>) -> Self {
+        Self {
+            place: statement.place,
+            index: statement.ordinal * PER_STATEMENT + OWN,
+            wall: statement.wall,
+            times: i64::from(statement.prefix.repeated),
+        }
+    }
 }
 
 // === impl Folds ===
 
 impl Folds {
-    /// Takes one statement; `tell` gets what is to be told now.
-    pub(super) fn add(&mut self, key: String, telling: Telling, times: i64, tell: &mut dyn FnMut(Telling)) {
+    /// Takes one statement; `tell` gets what is to be told now. `words`: the message, if another one in the same words
+    /// says the same.
+    pub(super) fn add(
+        &mut self,
+        key: String,
+        telling: Telling,
+        times: i64,
+        words: Option<&str>,
+        tell: &mut dyn FnMut(Telling),
+    ) {
         self.clock += 1;
         if let Some(open) = self.open.get_mut(&key) {
-            open.untold = open.untold.saturating_add(times);
-            open.used = self.clock;
             let wall = telling.wall;
             open.telling = telling;
-            let due = match (wall, open.told_at) {
-                (Some(now), Some(told)) => now.since(told) >= INTERVAL,
-                _ => false,
-            };
-            if due {
-                open.told_at = wall;
-                if let Some(folded) = open.take() {
-                    tell(folded);
-                }
+            if let Some(folded) = open.repeat(times, wall, self.clock) {
+                tell(folded);
             }
+            if words.is_some_and(|words| words == open.words) {
+                if !open.by_words {
+                    open.by_words = true;
+                    self.by_words.insert(open.words.as_str().into(), key);
+                }
+                return;
+            }
+            if open.by_words {
+                open.by_words = false;
+                self.by_words.remove(open.words.as_str());
+            }
+            open.words.clear();
+            open.words.push_str(words.unwrap_or_default());
             return;
         }
         if self.open.len() >= MAX_OPEN {
@@ -61,7 +111,30 @@ impl Folds {
         set_times(&mut first.body, times, times > 1);
         let told_at = telling.wall;
         tell(first);
-        self.open.insert(key, Open { telling, untold: 0, told_at, used: self.clock });
+        let words = words.unwrap_or_default().to_owned();
+        self.open.insert(key, Open { telling, untold: 0, told_at, used: self.clock, words, by_words: false });
+    }
+
+    /// Takes a statement if it is known by its words, and gives what is to be told now.
+    pub(super) fn again(&mut self, words: &str, moment: Moment) -> Option<Again> {
+        if self.by_words.is_empty() {
+            return None;
+        }
+        let open = self.open.get_mut(self.by_words.get(words)?)?;
+        self.clock += 1;
+        open.telling.place = moment.place;
+        open.telling.index = moment.index;
+        open.telling.wall = moment.wall;
+        Some(Again { due: open.repeat(moment.times, moment.wall, self.clock) })
+    }
+
+    /// From here on the same words may mean something else.
+    pub(super) fn forget_words(&mut self) {
+        self.by_words.clear();
+        for open in self.open.values_mut() {
+            open.by_words = false;
+            open.words.clear();
+        }
     }
 
     /// Whether a statement was told before.
@@ -76,6 +149,7 @@ impl Folds {
 
     /// Tells all that was counted.
     pub(super) fn finish(&mut self, tell: &mut dyn FnMut(Telling)) {
+        self.by_words.clear();
         let mut last: Vec<Telling> = self.open.drain().filter_map(|(_, mut open)| open.take()).collect();
         last.sort_by_key(|telling| telling.place.offset);
         last.into_iter().for_each(tell);
@@ -87,7 +161,11 @@ impl Folds {
             self.open.iter().map(|(key, open)| (open.used, key.clone())).collect();
         by_use.sort_unstable();
         for (_, key) in by_use.into_iter().take(MAX_OPEN / 4) {
-            if let Some(folded) = self.open.remove(&key).and_then(|mut open| open.take()) {
+            let Some(mut open) = self.open.remove(&key) else { continue };
+            if open.by_words {
+                self.by_words.remove(open.words.as_str());
+            }
+            if let Some(folded) = open.take() {
                 tell(folded);
             }
         }
@@ -97,6 +175,21 @@ impl Folds {
 // === impl Open ===
 
 impl Open {
+    /// Counts the statement once more; gives what was counted when that is due.
+    fn repeat(&mut self, times: i64, wall: Option<WallTime>, clock: u64) -> Option<Telling> {
+        self.untold = self.untold.saturating_add(times);
+        self.used = clock;
+        let due = match (wall, self.told_at) {
+            (Some(now), Some(told)) => now.since(told) >= INTERVAL,
+            _ => false,
+        };
+        if !due {
+            return None;
+        }
+        self.told_at = wall;
+        self.take()
+    }
+
     fn take(&mut self) -> Option<Telling> {
         if self.untold == 0 {
             return None;
@@ -114,5 +207,53 @@ pub(super) fn set_times(body: &mut Body, times: i64, said: bool) {
     if said {
         // Kinds without the attribute tell each statement by itself.
         let _ = body.set("times", Value::Int(times));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use kvprov_model::observation::Transfer;
+
+    const WORDS: &str = "r1 is still waiting";
+
+    fn moment(second: i64) -> Moment {
+        let place = Place { position: second as u64, offset: second as u64 };
+        Moment { place, index: 0, wall: Some(WallTime(second * SECOND)), times: 1 }
+    }
+
+    fn said(folds: &mut Folds, words: &str, second: i64) -> Vec<Telling> {
+        let Moment { place, index, wall, times } = moment(second);
+        let body = Body::Transfer(Transfer::default());
+        let telling = Telling { place, index, wall, says: words.to_owned(), body };
+        let mut told = Vec::new();
+        folds.add("key".to_owned(), telling, times, Some(words), &mut |telling| told.push(telling));
+        told
+    }
+
+    #[test]
+    fn a_statement_that_came_twice_in_the_same_words_is_known_by_them() {
+        let mut folds = Folds::default();
+        assert_eq!(said(&mut folds, WORDS, 0).len(), 1);
+        assert!(folds.again(WORDS, moment(1)).is_none());
+        assert!(said(&mut folds, WORDS, 1).is_empty());
+        assert!(folds.again(WORDS, moment(2)).unwrap().due.is_none());
+        let due = folds.again(WORDS, moment(61)).unwrap().due.unwrap();
+        assert_eq!((due.says.as_str(), due.wall), (WORDS, Some(WallTime(61 * SECOND))));
+    }
+
+    #[test]
+    fn other_words_or_another_speaker_make_it_unknown_again() {
+        let mut folds = Folds::default();
+        said(&mut folds, WORDS, 0);
+        said(&mut folds, WORDS, 1);
+        said(&mut folds, "r1 is still waiting for 7 blocks", 2);
+        assert!(folds.again(WORDS, moment(3)).is_none());
+        said(&mut folds, WORDS, 4);
+        said(&mut folds, WORDS, 5);
+        assert!(folds.again(WORDS, moment(6)).is_some());
+        folds.forget_words();
+        assert!(folds.again(WORDS, moment(7)).is_none());
     }
 }

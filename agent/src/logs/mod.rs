@@ -1,15 +1,15 @@
 //! Logs: raw bytes of an engine's log in, observations out.
 //!
 //! [`LogReader`] takes bytes in any cutting, from a file in replay or as they are written. Bytes become lines
-//! (`reader`, `assembly`), lines that may matter (`candidates`, `anchors`) lose their prefixes ([`prefix`]), are dated
-//! ([`clock`], `lookback`) and matched against the signature packs (`interpret`); causes and failures told by
-//! different lines are joined (`explain`), repeated statements folded (`fold`), unknown warnings of KV modules told
-//! as troubles (`trouble`).
+//! (`reader`, `assembly`), lines that may matter (`candidates`) lose their prefixes ([`prefix`]), are dated
+//! ([`clock`], `lookback`) and matched against the signature packs (`interpret`); lines of one message are joined
+//! (`run_on`), causes and failures told by different lines too (`explain`), repeated statements folded (`fold`), what
+//! a line says of its worker told when it is news (`worker_news`), unknown warnings of KV modules told as troubles
+//! (`trouble`).
 //!
 //! Invariant: this folder holds no text of an engine but the grammar of prefixes and the names by which KV modules
 //! are known; messages are the packs' matter.
 
-mod anchors;
 mod assembly;
 mod candidates;
 pub mod clock;
@@ -18,10 +18,14 @@ mod emit;
 mod explain;
 mod fold;
 mod interpret;
+mod known;
 mod lookback;
 pub mod prefix;
 mod reader;
+mod run_on;
 mod trouble;
+mod undated;
+mod worker_news;
 mod wrapping;
 
 pub use counts::LineCounts;

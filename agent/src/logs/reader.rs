@@ -223,21 +223,26 @@ impl<'p> LogReader<'p> {
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         let place = Place { position: self.lines, offset: self.offset + start as u64 };
         self.wrapping.look_at(raw);
-        let text = String::from_utf8_lossy(raw);
-        if matches!(text, Cow::Owned(_)) {
-            self.counts.not_utf8 += 1;
-        }
+        let text = match std::str::from_utf8(raw) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => {
+                self.counts.not_utf8 += 1;
+                String::from_utf8_lossy(raw)
+            }
+        };
         let plain = prefix::without_colours(&text);
         let unwrapped = prefix::unwrap(&plain);
-        let before = self.lookback.before(&region[..start], self.lines);
+        let mut before = None;
         let whole = if unwrapped.partial || self.assembly.is_open() {
+            before = self.lookback.before(&region[..start], self.lines);
             self.assembly.add(unwrapped, place)
         } else {
             let Unwrapped { prefix, payload, .. } = unwrapped;
-            let Self { context, interpreter, counts, candidates, lookback, .. } = self;
+            let Self { context, interpreter, counts, candidates, lookback, lines, .. } = self;
             let mut tell = |telling: Telling| sink(telling.observe(context));
+            let before = || lookback.before(&region[..start], *lines);
             let above = || lookback.above(&region[..start], place);
-            let logical = Logical { prefix, text: &payload, place, lines: 1, before, above: &above };
+            let logical = Logical { prefix, text: &payload, place, lines: 1, before: &before, above: &above };
             interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
             None
         };
@@ -251,7 +256,8 @@ impl<'p> LogReader<'p> {
         let Whole { prefix, place, text, lines, .. } = whole;
         let Self { context, interpreter, counts, candidates, .. } = self;
         let mut tell = |telling: Telling| sink(telling.observe(context));
-        let logical = Logical { prefix, text: &text, place, lines, before, above: &Vec::new };
+        let before = || before;
+        let logical = Logical { prefix, text: &text, place, lines, before: &before, above: &Vec::new };
         interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn is_continuation(message: &str) -> bool {
 }
 
 /// The trouble and the words for it.
-pub(super) fn trouble(prefix: &Prefix, level: Level, message: &str) -> (Body, String) {
+pub(super) fn trouble(prefix: &Prefix<'_>, level: Level, message: &str) -> (Body, String) {
     let module = prefix.module.as_deref().map(plain_name).unwrap_or_default();
     let message_hash = message_hash(message);
     let says = format!("{} of {module} that no signature knows (message {message_hash})", level.as_str());

@@ -4,12 +4,17 @@
 //! itself until so many were not wrapped that the wrapped one was a stray.
 
 use memchr::memmem;
+use std::sync::LazyLock;
 
 /// Lines at the begin that are looked at.
 const FIRST_LINES: u32 = 64;
 
 /// Lines without a wrapper after which a source is not taken for wrapped any more.
 const STRAY_AFTER: u32 = 256;
+
+/// Names of streams as CRI lines hold them.
+static STREAMS: LazyLock<[memmem::Finder<'static>; 2]> =
+    LazyLock::new(|| [&b" stderr "[..], b" stdout "].map(memmem::Finder::new));
 
 /// What was seen.
 #[derive(Debug)]
@@ -83,7 +88,7 @@ fn escapes(object: &[u8]) -> bool {
 /// `F` or `P` of a CRI line.
 fn cri_tag(line: &[u8]) -> Option<u8> {
     let head = &line[..line.len().min(400)];
-    let at = [&b" stderr "[..], b" stdout "].iter().find_map(|stream| memmem::find(head, stream))?;
+    let at = STREAMS.iter().find_map(|stream| stream.find(head))?;
     let digit_before = at > 0 && (head[at - 1] == b'Z' || head[at - 1].is_ascii_digit());
     let tag = *head.get(at + 8)?;
     (digit_before && matches!(tag, b'F' | b'P') && matches!(head.get(at + 9), Some(b' ' | b':') | None))

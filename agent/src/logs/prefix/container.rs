@@ -43,12 +43,12 @@ pub(super) fn unwrap(text: &str) -> Unwrapped<'_> {
 }
 
 /// `pod container ` before a runtime's own line.
-fn wrapped_names<'a>(text: &'a str, prefix: &mut Prefix) -> Option<&'a str> {
+fn wrapped_names<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<&'a str> {
     let (names, rest) = pod_and_container(text)?;
     if !rest.starts_with('{') && cri(rest).is_none() {
         return None;
     }
-    prefix.pod = Some(names.to_owned());
+    prefix.pod = Some(Cow::Borrowed(names));
     Some(rest)
 }
 
@@ -73,24 +73,24 @@ fn cri(text: &str) -> Option<(stamp::Stamp, u8, bool, &str)> {
 }
 
 /// A CRI line inside another wrapper; parts were joined before.
-pub(super) fn cri_text<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn cri_text<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, _, _, payload) = cri(text)?;
     prefix.add_wrapper_stamp(stamp);
     Some(Peeled::More(payload))
 }
 
 /// `[pod/decode-0/sglang] `.
-pub(super) fn kubectl<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn kubectl<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (names, rest) = eat(text, "[pod/")?.split_once(']')?;
     if names.len() > 320 || names.contains(' ') {
         return None;
     }
-    prefix.pod = Some(names.to_owned());
+    prefix.pod = Some(Cow::Borrowed(names));
     Some(Peeled::More(rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
 /// `decode-0 sglang ` before something that is a prefix.
-pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (pod, rest) = name(text)?;
     let rest = some_blanks(rest.strip_prefix(':').unwrap_or(rest))?;
     let (names, rest) = if pod.contains('-') && begins_with_prefix(rest, Behind::Name) {
@@ -98,7 +98,7 @@ pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>
     } else {
         pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest, Behind::Name))?
     };
-    prefix.pod = Some(names.to_owned());
+    prefix.pod = Some(Cow::Borrowed(names));
     Some(Peeled::More(rest))
 }
 

@@ -4,9 +4,10 @@
 use super::python::set_engine;
 use super::scan::{blanks, eat, file_line, one_blank, run};
 use super::{Level, Peeled, Prefix, stamp};
+use std::borrow::Cow;
 
 /// Both forms.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let level = Level::from_letter(*text.as_bytes().first()?)?;
     let rest = text.get(1..)?;
     let (stamp, rest) = match stamp::glog(rest) {
@@ -19,7 +20,7 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     let (file, line, rest) = file_line(blanks(eat(rest, " ")?))?;
     let rest = one_blank(eat(rest, "]")?);
     prefix.level = Some(level);
-    prefix.set_place(file, line);
+    prefix.set_place(Cow::Borrowed(file), line);
     prefix.spoken = true;
     if let Some(stamp) = stamp {
         set_engine(prefix, stamp);

@@ -5,7 +5,7 @@ use super::scan::{eat, run, some_blanks};
 use super::{Level, Peeled, Prefix, stamp};
 
 /// `<4>`.
-pub(super) fn kernel_level<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn kernel_level<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (digits, rest) = run(eat(text, "<")?, 3, |b| b.is_ascii_digit())?;
     let rest = eat(rest, ">")?;
     let priority: u32 = digits.parse().ok().filter(|priority| *priority < 192)?;
@@ -15,7 +15,7 @@ pub(super) fn kernel_level<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Pee
 }
 
 /// A clock, a host and who speaks.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let without_weekday = match text.as_bytes() {
         [a, b, c, b' ', ..] if a.is_ascii_uppercase() && b.is_ascii_lowercase() && c.is_ascii_lowercase() => {
             match text[..3].as_ref() {

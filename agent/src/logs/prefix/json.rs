@@ -3,6 +3,7 @@
 
 use super::{Level, Prefix, Process, Stamp, stamp};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// What a JSON object is.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +37,7 @@ pub struct Record {
     stamp: Option<Stamp>,
     level: Option<Level>,
     module: Option<String>,
-    process: Option<Process>,
+    process: Option<Process<'static>>,
     /// The message, with the record's other plain fields behind it as `key=value`.
     pub(super) message: String,
 }
@@ -64,7 +65,7 @@ const NOT_MESSAGE: [&str; 12] = [
 
 impl Record {
     /// Adds what the record says to a prefix.
-    pub(super) fn fill(&self, prefix: &mut Prefix) {
+    pub(super) fn fill(&mut self, prefix: &mut Prefix<'_>) {
         prefix.spoken = true;
         if self.stamp.is_some() {
             prefix.engine = self.stamp;
@@ -73,18 +74,21 @@ impl Record {
             prefix.level = self.level;
         }
         if self.module.is_some() {
-            prefix.module.clone_from(&self.module);
+            prefix.module = self.module.take().map(Cow::Owned);
         }
         if self.process.is_some() {
-            prefix.process.clone_from(&self.process);
+            prefix.process = self.process.take();
         }
     }
 }
 
 /// Reads an object; a line that was cut inside its last text is read as far as it goes.
 pub(super) fn open(text: &str) -> Option<JsonLine> {
+    if !text.starts_with('{') {
+        return None;
+    }
     let text = text.trim_end();
-    if !text.starts_with('{') || text.len() < 2 {
+    if text.len() < 2 {
         return None;
     }
     let object = match serde_json::from_str::<Map<String, Value>>(text) {
@@ -206,7 +210,7 @@ fn record(object: &Map<String, Value>) -> Option<Record> {
     let name = object.get("processName").and_then(Value::as_str).map(str::to_owned);
     let process = match (name, pid) {
         (None, None) => None,
-        (name, pid) => Some(Process { name: name.unwrap_or_default(), pid }),
+        (name, pid) => Some(Process { name: Cow::Owned(name.unwrap_or_default()), pid }),
     };
     let mut message = message;
     for (key, value) in fields.into_iter().flatten().chain(object.iter()) {

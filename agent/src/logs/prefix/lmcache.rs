@@ -4,11 +4,12 @@
 use super::python::set_engine;
 use super::scan::{blanks, eat, run};
 use super::{Level, Peeled, Prefix, level, stamp};
+use std::borrow::Cow;
 
 const NAME: &str = "LMCache";
 
 /// The present form.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let inner = text.strip_prefix('[').unwrap_or(text);
     let (stamp, rest) = match stamp::full(inner) {
         Some((stamp, rest)) => (Some(stamp), blanks(eat(rest, "]")?)),
@@ -18,7 +19,7 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     let (level, rest) = level::word(rest)?;
     let rest = eat(blanks(rest), ":")?;
     prefix.level = Some(level);
-    prefix.module.get_or_insert_with(|| NAME.to_owned());
+    prefix.module.get_or_insert(Cow::Borrowed(NAME));
     prefix.spoken = true;
     if let Some(stamp) = stamp {
         set_engine(prefix, stamp);
@@ -27,10 +28,10 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
 }
 
 /// The older form, behind its level.
-pub(super) fn old<'a>(text: &'a str, level: Level, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn old<'a>(text: &'a str, level: Level, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let rest = eat(text, "LMCache:")?;
     prefix.level = Some(level);
-    prefix.module = Some(NAME.to_owned());
+    prefix.module = Some(Cow::Borrowed(NAME));
     prefix.spoken = true;
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     // The clock stands behind the message.
@@ -39,13 +40,13 @@ pub(super) fn old<'a>(text: &'a str, level: Level, prefix: &mut Prefix) -> Optio
     let Some(after) = eat(after, "]") else { return Some(Peeled::Message(rest)) };
     set_engine(prefix, stamp);
     if let Some(path) = eat(after, " -- ") {
-        prefix.module = Some(path.split(':').next().unwrap_or(NAME).to_owned());
+        prefix.module = Some(Cow::Borrowed(path.split(':').next().unwrap_or(NAME)));
     }
     Some(Peeled::Message(message))
 }
 
 /// ` (file.py:1048:dotted.module)` at the end.
-pub(super) fn trailer<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+pub(super) fn trailer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
     let trimmed = text.trim_end();
     let Some(open) = trimmed.strip_suffix(')').and_then(|inner| inner.rfind('(')) else { return text };
     let inside = &trimmed[open + 1..trimmed.len() - 1];
@@ -59,7 +60,7 @@ pub(super) fn trailer<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
     if !is_line || !is_module || !file.ends_with(".py") || file.contains(' ') {
         return text;
     }
-    prefix.module = Some(module.to_owned());
+    prefix.module = Some(Cow::Borrowed(module));
     prefix.source_line = line.parse().ok();
     trimmed[..open].trim_end()
 }

@@ -37,16 +37,17 @@ const MAX_LAYERS: usize = 12;
 
 /// The process that speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct Process<'a> {
     /// Its name as printed: `EngineCore_DP0`, `Worker_TP1_EP1`, `RayWorkerWrapper`.
-    pub name: String,
+    pub name: Cow<'a, str>,
     /// Its process id, where printed.
     pub pid: Option<u32>,
 }
 
-/// What stood before (and, for trailers, after) a message.
+/// What stood before (and, for trailers, after) a message. Names are borrowed from the line, so that reading a prefix
+/// allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefix {
+pub struct Prefix<'a> {
     /// Clock of the outermost wrapper.
     pub wrapper: Option<Stamp>,
     /// The engine's own clock.
@@ -54,15 +55,15 @@ pub struct Prefix {
     /// Severity; the engine's own word stands above a wrapper's.
     pub level: Option<Level>,
     /// The process that speaks; the innermost where two are named.
-    pub process: Option<Process>,
+    pub process: Option<Process<'a>>,
     /// Rank label: `TP0`, `DP6 TP6 EP6`, `3`.
-    pub rank: Option<String>,
+    pub rank: Option<Cow<'a, str>>,
     /// Logger, module or file.
-    pub module: Option<String>,
+    pub module: Option<Cow<'a, str>>,
     /// Line in the engine's source that spoke.
     pub source_line: Option<u32>,
     /// Pod and container, where several share a stream.
-    pub pod: Option<String>,
+    pub pod: Option<Cow<'a, str>>,
     /// How often the line stands for itself (`[repeated 15x across cluster]`), at least 1.
     pub repeated: u32,
     /// Whether an engine's own prefix was there. Bare lines continue what came before.
@@ -73,7 +74,7 @@ pub struct Prefix {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unwrapped<'a> {
     /// What the wrapper says.
-    pub prefix: Prefix,
+    pub prefix: Prefix<'a>,
     /// `0` for standard output or unknown, `1` for standard error: parts join within one stream.
     pub stream: u8,
     /// Whether the next physical line of this stream goes on.
@@ -86,7 +87,7 @@ pub struct Unwrapped<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line<'a> {
     /// What stood before the message.
-    pub prefix: Prefix,
+    pub prefix: Prefix<'a>,
     /// The message; empty for an object that is no log record.
     pub message: Cow<'a, str>,
     /// A JSON object that is data, not the wrapping of a message.
@@ -103,7 +104,7 @@ enum Peeled<'a> {
 
 // === impl Prefix ===
 
-impl Default for Prefix {
+impl Default for Prefix<'_> {
     fn default() -> Self {
         Self {
             wrapper: None,
@@ -120,10 +121,29 @@ impl Default for Prefix {
     }
 }
 
-impl Prefix {
+impl<'a> Prefix<'a> {
+    /// The same with names of its own, to be kept beyond the line.
+    pub fn into_owned(self) -> Prefix<'static> {
+        let own = |name: Option<Cow<'a, str>>| name.map(|name| Cow::Owned(name.into_owned()));
+        Prefix {
+            wrapper: self.wrapper,
+            engine: self.engine,
+            level: self.level,
+            process: self
+                .process
+                .map(|process| Process { name: Cow::Owned(process.name.into_owned()), pid: process.pid }),
+            rank: own(self.rank),
+            module: own(self.module),
+            source_line: self.source_line,
+            pod: own(self.pod),
+            repeated: self.repeated,
+            spoken: self.spoken,
+        }
+    }
+
     /// The same statement of the same process: what a logger that repeats its prefix puts before each line of one
     /// message.
-    pub fn continues(&self, first: &Self) -> bool {
+    pub fn continues(&self, first: &Prefix<'_>) -> bool {
         self.spoken
             && self.level == first.level
             && self.process == first.process
@@ -135,7 +155,7 @@ impl Prefix {
     }
 
     /// Whether both may be the same process: neither names one, or what both name is equal.
-    pub fn may_be_process_of(&self, other: &Self) -> bool {
+    pub fn may_be_process_of(&self, other: &Prefix<'_>) -> bool {
         let pods = match (&self.pod, &other.pod) {
             (Some(a), Some(b)) => a == b,
             _ => true,
@@ -151,8 +171,8 @@ impl Prefix {
         pods && ranks && processes
     }
 
-    fn set_place(&mut self, file: &str, line: u32) {
-        self.module = Some(file.to_owned());
+    fn set_place(&mut self, file: Cow<'a, str>, line: u32) {
+        self.module = Some(file);
         self.source_line = Some(line);
     }
 
@@ -167,14 +187,10 @@ pub fn unwrap(text: &str) -> Unwrapped<'_> {
 }
 
 /// Takes every prefix and trailer off a logical line; `prefix` is what [`unwrap`] found.
-pub fn peel<'a>(text: &'a str, mut prefix: Prefix) -> Line<'a> {
+pub fn peel<'a>(text: &'a str, mut prefix: Prefix<'a>) -> Line<'a> {
     if let Some(parsed) = json::open(text.trim_start()) {
         match parsed {
-            JsonLine::Record(record) => {
-                record.fill(&mut prefix);
-                let message = peel_text(&record.message, &mut prefix).to_owned();
-                return Line { prefix, message: Cow::Owned(message), object: None };
-            }
+            JsonLine::Record(record) => return of_record(record, prefix),
             JsonLine::Object(object) => {
                 return Line { prefix, message: Cow::Borrowed(""), object: Some(object) };
             }
@@ -184,17 +200,15 @@ pub fn peel<'a>(text: &'a str, mut prefix: Prefix) -> Line<'a> {
     let message = match noise::plain(text) {
         Cow::Borrowed(plain) => Cow::Borrowed(peel_text(plain, &mut prefix)),
         Cow::Owned(plain) => {
-            // A JSON record may stand behind what was noise or a text wrapper.
-            Cow::Owned(peel_text(&plain, &mut prefix).to_owned())
+            let (peeled, message) = peel_owned(&plain, prefix);
+            prefix = peeled;
+            Cow::Owned(message)
         }
     };
+    // A JSON record may stand behind what was noise or a text wrapper.
     if message.starts_with('{') && message.ends_with('}') {
         match json::open(&message) {
-            Some(JsonLine::Record(record)) => {
-                record.fill(&mut prefix);
-                let inner = peel_text(&record.message, &mut prefix).to_owned();
-                return Line { prefix, message: Cow::Owned(inner), object: None };
-            }
+            Some(JsonLine::Record(record)) => return of_record(record, prefix),
             Some(JsonLine::Object(object)) if !prefix.spoken => {
                 return Line { prefix, message: Cow::Borrowed(""), object: Some(object) };
             }
@@ -204,8 +218,22 @@ pub fn peel<'a>(text: &'a str, mut prefix: Prefix) -> Line<'a> {
     Line { prefix, message, object: None }
 }
 
+/// A logger's record: its own fields, and what stands before its message.
+fn of_record<'a>(mut record: json::Record, mut prefix: Prefix<'a>) -> Line<'a> {
+    record.fill(&mut prefix);
+    let (prefix, message) = peel_owned(&record.message, prefix);
+    Line { prefix, message: Cow::Owned(message), object: None }
+}
+
+/// Peels a text that does not outlive the line.
+fn peel_owned<'a>(text: &str, prefix: Prefix<'a>) -> (Prefix<'a>, String) {
+    let mut inner: Prefix<'_> = prefix;
+    let message = peel_text(text, &mut inner).to_owned();
+    (inner.into_owned(), message)
+}
+
 /// Peels text prefixes and trailers.
-fn peel_text<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+fn peel_text<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
     let mut rest = text;
     for _ in 0..MAX_LAYERS {
         match layer(rest.trim_start_matches([' ', '\t']), prefix) {
@@ -222,7 +250,7 @@ fn peel_text<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
 }
 
 /// Tries every family on the start of a text.
-fn layer<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let first = *text.as_bytes().first()?;
     match first {
         b'(' => process::peel(text, prefix),
@@ -254,7 +282,7 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
 }
 
 /// Names of pods, containers and services before anything that is a prefix of its own.
-fn named<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+fn named<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     if prefix.pod.is_some() || prefix.spoken {
         return None;
     }
@@ -264,8 +292,8 @@ fn named<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
 /// Whether a text begins with a prefix, so that what stands before it is one too. A name is followed by no further
 /// name and a rank by no further rank, which bounds how deep this looks.
 fn begins_with_prefix(text: &str, behind: Behind) -> bool {
-    let rank = (behind == Behind::Rank).then(String::new);
-    let mut probe = Prefix { pod: Some(String::new()), rank, ..Prefix::default() };
+    let rank = (behind == Behind::Rank).then_some(Cow::Borrowed(""));
+    let mut probe = Prefix { pod: Some(Cow::Borrowed("")), rank, ..Prefix::default() };
     layer(text, &mut probe).is_some()
 }
 

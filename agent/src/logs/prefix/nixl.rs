@@ -3,9 +3,10 @@
 use super::python::set_engine;
 use super::scan::{eat, file_line, one_blank, some_blanks};
 use super::{Peeled, Prefix, level, stamp};
+use std::borrow::Cow;
 
 /// The whole prefix.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, rest) = stamp::full(text)?;
     let (level, rest) = level::word(some_blanks(eat(some_blanks(rest)?, "NIXL")?)?)?;
     let rest = some_blanks(rest)?;
@@ -13,11 +14,11 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     prefix.level = Some(level);
     match file_line(rest) {
         Some((file, line, rest)) => {
-            prefix.set_place(&format!("nixl/{file}"), line);
+            prefix.set_place(Cow::Owned(format!("nixl/{file}")), line);
             Some(Peeled::Message(one_blank(rest)))
         }
         None => {
-            prefix.module = Some("nixl".to_owned());
+            prefix.module = Some(Cow::Borrowed("nixl"));
             Some(Peeled::Message(rest))
         }
     }

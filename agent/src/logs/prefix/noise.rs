@@ -18,7 +18,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 pub fn without_colours(text: &str) -> Cow<'_, str> {
     let escaped = memchr::memchr(0x1b, text.as_bytes()).is_some();
     // Only text that also resets its colour is taken for coloured text.
-    let lost = !escaped && text.contains("[0m");
+    let lost = !escaped
+        && memchr::memchr_iter(b'[', text.as_bytes()).any(|at| text.as_bytes()[at + 1..].starts_with(b"0m"));
     if !escaped && !lost {
         return Cow::Borrowed(text);
     }

@@ -3,32 +3,33 @@
 
 use super::scan::{eat, one_blank, run};
 use super::{Behind, Peeled, Prefix, Process, begins_with_prefix};
+use std::borrow::Cow;
 
 /// `(NAME pid=N, key=value)`.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let close = text.bytes().take(256).position(|byte| byte == b')')?;
     let inside = text.get(1..close)?;
     if !inside.bytes().all(|b| b.is_ascii_alphanumeric() || b" _-.:=,#<>/@[]".contains(&b)) {
         return None;
     }
     let pid_at = inside.find("pid=")?;
-    let pid: String = inside[pid_at + 4..].chars().take_while(char::is_ascii_digit).collect();
-    let pid = pid.parse().ok()?;
+    let digits = &inside[pid_at + 4..];
+    let pid = digits[..digits.bytes().take_while(u8::is_ascii_digit).count()].parse().ok()?;
     let mut name = inside[..pid_at].trim_end_matches([' ', ',']);
     // `VllmWorker rank=4 engine_index=0`: the name is the first word, the rank stands beside it.
     if let Some((word, settings)) = name.split_once(' ') {
         if let Some(rank) = settings.split(' ').find_map(|setting| setting.strip_prefix("rank=")) {
-            prefix.rank = Some(rank.to_owned());
+            prefix.rank = Some(Cow::Borrowed(rank));
         }
         name = word;
     }
-    prefix.process = Some(Process { name: name.to_owned(), pid: Some(pid) });
+    prefix.process = Some(Process { name: Cow::Borrowed(name), pid: Some(pid) });
     prefix.spoken = true;
     Some(Peeled::More(one_blank(&text[close + 1..])))
 }
 
 /// `0: ` of srun, `[rank0]: ` of torchrun, where a prefix follows or the form allows nothing else.
-pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     if prefix.rank.is_some() {
         return None;
     }
@@ -43,12 +44,12 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peele
     if named.is_none() && !begins_with_prefix(rest.trim_start(), Behind::Rank) {
         return None;
     }
-    prefix.rank.get_or_insert_with(|| digits.to_owned());
+    prefix.rank.get_or_insert(Cow::Borrowed(digits));
     Some(Peeled::More(rest))
 }
 
 /// `[repeated 15x across cluster]` at the end; Ray may add how to turn it off.
-pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+pub(super) fn repeated_suffix<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
     // Ray ends with the bracket, or with a word of advice in parentheses.
     if !text.trim_end().ends_with([']', ')']) {
         return text;

@@ -3,9 +3,10 @@
 
 use super::scan::{blanks, eat, file_line, module_name, one_blank, run, some_blanks};
 use super::{Peeled, Prefix, Stamp, level, lmcache, stamp};
+use std::borrow::Cow;
 
 /// vLLM, V1 and V0.
-pub(super) fn vllm<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn vllm<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (level, rest) = level::word(text)?;
     let rest = some_blanks(rest)?;
     let Some((stamp, rest)) = stamp::dated(rest) else {
@@ -16,7 +17,7 @@ pub(super) fn vllm<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     prefix.level = Some(level);
     set_engine(prefix, stamp);
     if let Some((file, line)) = place {
-        prefix.set_place(file, line);
+        prefix.set_place(Cow::Borrowed(file), line);
     }
     Some(Peeled::Message(rest))
 }
@@ -31,7 +32,7 @@ fn place(text: &str) -> (Option<(&str, u32)>, &str) {
 }
 
 /// `INFO:     127.0.0.1:80 - "GET /health HTTP/1.1" 200 OK` and `WARNING:logger.name:msg`.
-pub(super) fn uvicorn<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn uvicorn<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (level, rest) = level::word(text)?;
     let rest = eat(rest, ":")?;
     if rest.starts_with(' ') {
@@ -42,13 +43,13 @@ pub(super) fn uvicorn<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'
     let (name, rest) = run(rest, 200, |b| b.is_ascii_alphanumeric() || b"._-".contains(&b))?;
     let rest = eat(rest, ":")?;
     prefix.level = Some(level);
-    prefix.module = Some(name.to_owned());
+    prefix.module = Some(Cow::Borrowed(name));
     prefix.spoken = true;
     Some(Peeled::Message(rest))
 }
 
 /// `2025-05-30 09:53:45,386 - logger - LEVEL - msg`.
-pub(super) fn dashed<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn dashed<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, rest) = stamp::full(text)?;
     let rest = eat(rest, " - ")?;
     let (name, level, rest) = match level::word(rest) {
@@ -65,13 +66,13 @@ pub(super) fn dashed<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a
     set_engine(prefix, stamp);
     prefix.level = Some(level);
     if let Some(name) = name {
-        prefix.module = Some(name.to_owned());
+        prefix.module = Some(Cow::Borrowed(name));
     }
     Some(Peeled::Message(rest))
 }
 
 /// `[WARNING] msg`.
-pub(super) fn bracketed_level<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn bracketed_level<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (level, rest) = level::word(eat(text, "[")?)?;
     let rest = eat(rest.trim_start_matches(' '), "]")?;
     prefix.level = Some(level);
@@ -80,7 +81,7 @@ pub(super) fn bracketed_level<'a>(text: &'a str, prefix: &mut Prefix) -> Option<
 }
 
 /// Notes an engine's own clock.
-pub(super) fn set_engine(prefix: &mut Prefix, stamp: Stamp) {
+pub(super) fn set_engine(prefix: &mut Prefix<'_>, stamp: Stamp) {
     prefix.engine = Some(stamp);
     prefix.spoken = true;
 }

@@ -4,9 +4,10 @@
 use super::python::{set_engine, uvicorn};
 use super::scan::{eat, one_blank};
 use super::{Peeled, Prefix, stamp};
+use std::borrow::Cow;
 
 /// The bracket.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let bracket = text.starts_with('[');
     let (stamp, rest) = stamp::full(text.strip_prefix('[').unwrap_or(text))?;
     // A lost bracket is only known by the one that closes; a clock alone has neither.
@@ -21,7 +22,7 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
     set_engine(prefix, stamp);
     let ranks = ranks.trim();
     if !ranks.is_empty() {
-        prefix.rank = Some(ranks.to_owned());
+        prefix.rank = Some(Cow::Borrowed(ranks));
     }
     Some(uvicorn(rest, prefix).unwrap_or(Peeled::Message(rest)))
 }

@@ -5,9 +5,10 @@
 use super::python::{self, set_engine};
 use super::scan::{eat, file_line, module_name, one_blank, some_blanks};
 use super::{Level, Peeled, Prefix, level, stamp};
+use std::borrow::Cow;
 
 /// Clock, level, module.
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, rest) = stamp::full(text)?;
     let rest = rest.strip_prefix(':').unwrap_or(rest);
     if rest.starts_with('\t') {
@@ -36,14 +37,14 @@ fn bracketed(text: &str) -> Option<(Level, &str)> {
 }
 
 /// Spans and the module, each closed by `: `; the file that some routers add.
-fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
+fn modules<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
     let mut rest = text;
     let mut named = false;
     for _ in 0..8 {
         if let Some((file, _, after)) = file_line(rest)
             && let Some(after) = eat(after, ": ")
         {
-            prefix.module.get_or_insert_with(|| file.to_owned());
+            prefix.module.get_or_insert(Cow::Borrowed(file));
             return after;
         }
         let Some((name, after)) = module_name(rest) else { break };
@@ -62,7 +63,7 @@ fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
         if (named && !is_path) || !is_name {
             break;
         }
-        prefix.module = Some(name.to_owned());
+        prefix.module = Some(Cow::Borrowed(name));
         named = true;
         rest = after;
     }
@@ -70,7 +71,7 @@ fn modules<'a>(text: &'a str, prefix: &mut Prefix) -> &'a str {
 }
 
 /// zap's console encoder: fields by tabs, the last may be a JSON object.
-fn zap<'a>(text: &'a str, stamp: stamp::Stamp, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+fn zap<'a>(text: &'a str, stamp: stamp::Stamp, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let mut rest = text.strip_prefix('\t')?;
     let (word, after) = rest.split_once('\t')?;
     let level = Level::from_word(word.trim())?;
@@ -85,7 +86,7 @@ fn zap<'a>(text: &'a str, stamp: stamp::Stamp, prefix: &mut Prefix) -> Option<Pe
         if !is_caller && !is_logger {
             break;
         }
-        prefix.module = Some(field.split(':').next().unwrap_or(field).to_owned());
+        prefix.module = Some(Cow::Borrowed(field.split(':').next().unwrap_or(field)));
         rest = after;
         if is_caller {
             break;

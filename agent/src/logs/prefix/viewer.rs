@@ -3,9 +3,10 @@
 
 use super::scan::{blanks, eat, run, some_blanks};
 use super::{Level, Peeled, Prefix, level, stamp};
+use std::borrow::Cow;
 
 /// A clock and a bar; behind it may stand a level and another bar (loguru).
-pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, rest) = stamp::full(text)?;
     let rest = eat(blanks(rest), "|")?;
     let rest = blanks(rest);
@@ -19,13 +20,13 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>>
 }
 
 /// `module:function:line - msg`.
-fn loguru<'a>(text: &'a str, stamp: stamp::Stamp, level: Level, prefix: &mut Prefix) -> &'a str {
+fn loguru<'a>(text: &'a str, stamp: stamp::Stamp, level: Level, prefix: &mut Prefix<'a>) -> &'a str {
     prefix.engine = Some(stamp);
     prefix.level = Some(level);
     prefix.spoken = true;
     match text.split_once(" - ") {
         Some((place, message)) if !place.contains(' ') && place.len() < 256 => {
-            prefix.module = place.split(':').next().map(str::to_owned);
+            prefix.module = place.split(':').next().map(Cow::Borrowed);
             message
         }
         _ => text,
@@ -33,15 +34,15 @@ fn loguru<'a>(text: &'a str, stamp: stamp::Stamp, level: Level, prefix: &mut Pre
 }
 
 /// `vllm-1  | `.
-pub(super) fn service<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn service<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (name, rest) = run(text, 128, |b| b.is_ascii_alphanumeric() || b"-._".contains(&b))?;
     let rest = eat(some_blanks(rest)?, "|")?;
-    prefix.pod = Some(name.to_owned());
+    prefix.pod = Some(Cow::Borrowed(name));
     Some(Peeled::More(rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
 /// A full clock alone, as `kubectl logs --timestamps` puts it.
-pub(super) fn stamped<'a>(text: &'a str, prefix: &mut Prefix) -> Option<Peeled<'a>> {
+pub(super) fn stamped<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (stamp, rest) = stamp::full(text)?;
     let rest = match some_blanks(rest) {
         // One blank belongs to the wrapper; more belong to what it wraps.

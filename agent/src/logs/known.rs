@@ -1,0 +1,115 @@
+//! Tells what known messages say.
+//!
+//! Invariant: an observation holds only what its template keeps.
+
+use super::counts::Outcome;
+use super::emit::{OWN, Statement};
+use super::explain::attribute;
+use super::fold::set_times;
+use super::interpret::{Interpreter, Out};
+use kvprov_model::observation::{Body, Worker};
+use kvprov_model::value::Value;
+use kvprov_packs::Match;
+
+/// Attributes that say whom or what a statement concerns.
+const CONCERNED: [&str; 6] = ["request_id", "request_ids", "transfer_id", "peer", "remote_engine_id", "key"];
+
+// === impl Interpreter ===
+
+impl<'p> Interpreter<'p> {
+    pub(super) fn known(&mut self, statement: &Statement<'_>, found: &Match<'p>, out: &mut Out<'_>) {
+        self.note_known(statement, out);
+        if found.is_meaningless() && found.implies().is_empty() {
+            return;
+        }
+        let times = i64::from(statement.prefix.repeated);
+        let mut worker = Worker::default();
+        if let Some(mut body) = found.body() {
+            self.learn(&body, found);
+            match &mut body {
+                Body::Worker(own) => worker = std::mem::take(own),
+                _ => self.tell_body(statement, found, body, times, out),
+            }
+        }
+        self.tell_worker(statement, found, worker, out);
+    }
+
+    /// Takes a statement of which only that it was said matters.
+    pub(super) fn note_known(&mut self, statement: &Statement<'_>, out: &mut Out<'_>) {
+        out.counts.add(Outcome::Matched, statement.lines);
+        self.note_severe(&statement.prefix);
+        self.explainer.expire(statement.place.position, out.tell);
+    }
+
+    fn tell_body(
+        &mut self,
+        statement: &Statement<'_>,
+        found: &Match<'p>,
+        mut body: Body,
+        times: i64,
+        out: &mut Out<'_>,
+    ) {
+        if found.explains() {
+            let telling = statement.tell(OWN, found.says(), body);
+            if let Some(joined) = self.explainer.cause(statement.spot(), telling, found.alone()) {
+                (out.tell)(joined);
+            }
+            return;
+        }
+        if found.takes_cause() {
+            self.explainer.failure(statement.spot(), &mut body);
+        }
+        let telling = statement.tell(OWN, found.says(), body);
+        if found.folds() {
+            let key = fold_key(&found.template.id, &telling.body);
+            self.folds.add(key, telling, times, words_of(statement, found), out.tell);
+            return;
+        }
+        let mut telling = telling;
+        let counted = match attribute(&telling.body, "times") {
+            Some(Value::Int(own)) => own.saturating_mul(times),
+            _ => times,
+        };
+        set_times(&mut telling.body, counted, times > 1);
+        (out.tell)(telling);
+    }
+}
+
+/// The words by which the same statement is known when it comes again; none where it says more than its body.
+fn words_of<'s>(statement: &'s Statement<'_>, found: &Match<'_>) -> Option<&'s str> {
+    let says_no_more = !found.multiline()
+        && !found.takes_cause()
+        && found.implies().is_empty()
+        && found.facts().is_empty()
+        && found.settings().is_empty();
+    says_no_more.then_some(&*statement.message)
+}
+
+/// Equal statements of one request fold; statements that differ in what they concern do not.
+fn fold_key(template: &str, body: &Body) -> String {
+    let mut values = [const { None }; CONCERNED.len()];
+    body.for_each_attribute(|name, value| {
+        if let Some(place) = CONCERNED.iter().position(|concerned| *concerned == name) {
+            values[place] = Some(value);
+        }
+    });
+    let mut key = template.to_owned();
+    let mut add = |id: &str| {
+        key.push('\n');
+        key.push_str(id);
+    };
+    for value in values.iter().flatten() {
+        match value {
+            Value::Str(id) => add(id),
+            Value::List(ids) => {
+                for id in ids {
+                    if let Value::Str(id) = id {
+                        add(id);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    key
+}
