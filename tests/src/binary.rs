@@ -80,12 +80,6 @@ impl Binary {
         Ok(Self::at(path, Duration::from_secs(60)))
     }
 
-    /// Whether it is more than a stub: a binary that answers nothing to `replay --help` cannot be judged.
-    pub fn has_replay(&self) -> bool {
-        self.run(&["replay".as_ref(), "--help".as_ref()])
-            .is_ok_and(|output| output.status == Some(0) && !output.stdout.is_empty())
-    }
-
     /// `replay --format json` of a bundle.
     pub fn replay(&self, bundle: &Path) -> Result<Replay, RunError> {
         let output =

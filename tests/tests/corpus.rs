@@ -16,9 +16,6 @@ fn every_expectation_is_well_formed() {
 #[test]
 fn quiet_bundles_stay_quiet_and_most_faults_are_found() {
     let binary = Binary::of_workspace().unwrap();
-    if !binary.has_replay() {
-        return;
-    }
     let bundles = corpus::bundles(&corpus::root()).unwrap();
     let scored = score::all(&binary, &bundles).unwrap();
     let reasons = score::shortfall(&scored);

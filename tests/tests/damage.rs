@@ -15,9 +15,6 @@ const FORMS: u64 = 2;
 #[test]
 fn damaged_bundles_are_read_or_refused() {
     let binary = Binary::of_workspace().unwrap();
-    if !binary.has_replay() {
-        return;
-    }
     let directories = corpus::bundles(&corpus::root()).unwrap();
     let seeds: Vec<u64> = (0..directories.len() as u64 * FORMS).collect();
     let wrong = pool::map(&seeds, |seed| {

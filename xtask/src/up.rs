@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The incident that the README shows.
-const README_INCIDENT: &str = "tests/incidents/evidence/vllm/v06";
+const README_INCIDENT: &str = "tests/incidents/evidence/vllm/v09";
 
 /// What to pass on.
 #[derive(Debug, clap::Args)]

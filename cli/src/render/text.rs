@@ -74,12 +74,7 @@ fn write_finding(
     }
     field(out, style, "when", &span(finding.first_seen, finding.last_seen))?;
     if finding.tokens > 0 {
-        field(
-            out,
-            style,
-            "cost",
-            &format!("{} prompt tokens, {} requests or events", finding.tokens, finding.count),
-        )?;
+        field(out, style, "cost", &cost(finding))?;
     }
     let shown = brief.unwrap_or(usize::MAX);
     for (index, evidence) in finding.evidence.iter().take(shown).enumerate() {
@@ -97,6 +92,11 @@ fn write_finding(
         field(out, style, if index == 0 { "unknown" } else { "" }, unknown)?;
     }
     field(out, style, "do", &finding.advice)
+}
+
+fn cost(finding: &Finding) -> String {
+    let what = if finding.count == 1 { "request or event" } else { "requests or events" };
+    format!("{} prompt tokens over {} {what}", finding.tokens, finding.count)
 }
 
 fn place(evidence: &Evidence) -> String {
