@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 /// Observations merged at once.
 const BATCH: usize = 512;
+/// Observations that one view decodes at once: some hundred megabytes.
+const MAX_VIEW: usize = 200_000;
 /// Lineages that one result lists.
 const MAX_LINEAGES: usize = 10_000;
 
@@ -54,12 +56,12 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     };
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
     let mut ledger: Box<dyn Ledger> = match &input.data {
-        Some(directory) => Box::new(EmbeddedLedger::open(directory, Limits::unbounded())?),
-        None => Box::new(MemoryLedger::new(Limits::unbounded())),
+        Some(directory) => Box::new(EmbeddedLedger::open(directory, limits())?),
+        None => Box::new(MemoryLedger::new(limits())),
     };
     let mut taken =
         Taken { ledger: ledger.as_mut(), batch: Vec::with_capacity(BATCH), observations: 0, failed: None };
-    let report = if input.paths.is_empty() {
+    let mut report = if input.paths.is_empty() {
         Report::default()
     } else {
         let bundle = Bundle::open(&input.paths).context("nothing to replay")?;
@@ -85,8 +87,16 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     let view = View::new(ledger.as_ref(), Progress::Ended)?;
     let lineages = lineage::all(&view, MAX_LINEAGES);
     let workers = view.roster().members().count();
+    if view.cut() > 0 {
+        report.loss.insert("view: observations beyond what one view holds, the oldest".to_owned(), view.cut());
+    }
     view.finish()?;
     Ok(Outcome { findings, lineages, report, workers, observations })
+}
+
+/// A recording is finite and kept whole; only what one view decodes at once is bounded, and counted where it is cut.
+fn limits() -> Limits {
+    Limits { selection: MAX_VIEW, ..Limits::unbounded() }
 }
 
 /// Merges observations in batches; remembers the first failure, for a reader cannot stop.
