@@ -2,7 +2,9 @@
 
 use anyhow::bail;
 use kvprov_agent::logs::prefix;
+use kvprov_model::observation::Body;
 use kvprov_packs::{Packs, Speaker, Version};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,32 +64,36 @@ pub(crate) fn with_overrides(directory: &Path) -> anyhow::Result<Packs> {
 }
 
 fn check(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let errors = directory.map_or_else(Packs::check_builtin, Packs::check);
     for error in &errors {
-        println!("{error}");
+        writeln!(out, "{error}")?;
     }
     if errors.is_empty() {
-        println!("The packs are in order.");
+        writeln!(out, "The packs are in order.")?;
         return Ok(ExitCode::SUCCESS);
     }
     bail!("{} errors", errors.len())
 }
 
 fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
-    println!(
+    writeln!(
+        out,
         "{:<12}{:>10}{:>9}{:>7}{:>6}  versions named",
         "engine", "templates", "metrics", "facts", "keys"
-    );
+    )?;
     for pack in packs.list() {
         let bound =
             |version: &Option<Version>| version.as_ref().map_or("any", |version| version.as_str()).to_owned();
         let versions = format!("{} to {}", bound(&pack.versions.since), bound(&pack.versions.until));
-        println!(
+        writeln!(
+            out,
             "{:<12}{:>10}{:>9}{:>7}{:>6}  {versions}",
             pack.engine, pack.templates, pack.metrics, pack.facts, pack.keys
-        );
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,6 +104,7 @@ fn explain(
     version: Option<&str>,
     directory: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
     let version = version.and_then(Version::parse);
@@ -112,25 +119,25 @@ fn explain(
     ];
     for (name, value) in parts {
         if let Some(value) = value {
-            println!("{name:<10} {value}");
+            writeln!(out, "{name:<10} {value}")?;
         }
     }
     if let Some(object) = &peeled.object {
-        return explain_object(packs, object);
+        return explain_object(packs, object, &mut out);
     }
     let Some(found) = packs.matcher().match_message(&peeled.message, &speaker) else {
-        println!("{:<10} none: no template knows this message", "template");
+        writeln!(out, "{:<10} none: no template knows this message", "template")?;
         return Ok(ExitCode::SUCCESS);
     };
-    println!("{:<10} {}", "template", found.template.id);
-    println!("{:<10} {}", "text", found.template.text);
-    println!("{:<10} {}", "kind", found.kind());
-    println!("{:<10} {}", "says", found.says());
+    writeln!(out, "{:<10} {}", "template", found.template.id)?;
+    writeln!(out, "{:<10} {}", "text", found.template.text)?;
+    writeln!(out, "{:<10} {}", "kind", found.kind())?;
+    writeln!(out, "{:<10} {}", "says", found.says())?;
     if let Some(body) = found.body() {
-        body.for_each_attribute(|name, value| println!("{name:<20} {value:?}"));
+        attributes(&body, &mut out)?;
     }
     for (name, value) in found.facts() {
-        println!("fact {name:<15} {value}");
+        writeln!(out, "fact {name:<15} {value}")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,16 +146,28 @@ fn explain(
 fn explain_object(
     packs: &Packs,
     object: &serde_json::Map<String, serde_json::Value>,
+    out: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
     match packs.matcher().match_json(object) {
         Some(found) => {
-            println!("{:<10} {}", "says", found.says);
+            writeln!(out, "{:<10} {}", "says", found.says)?;
             if let Some(body) = found.body {
-                println!("{:<10} {}", "kind", body.kind());
-                body.for_each_attribute(|name, value| println!("{name:<20} {value:?}"));
+                writeln!(out, "{:<10} {}", "kind", body.kind())?;
+                attributes(&body, out)?;
             }
         }
-        None => println!("{:<10} none: no signature knows this object", "template"),
+        None => writeln!(out, "{:<10} none: no signature knows this object", "template")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the attributes of a body.
+fn attributes(body: &Body, out: &mut impl Write) -> io::Result<()> {
+    let mut result = Ok(());
+    body.for_each_attribute(|name, value| {
+        if result.is_ok() {
+            result = writeln!(out, "{name:<20} {value:?}");
+        }
+    });
+    result
 }

@@ -55,6 +55,14 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
         None => None,
     };
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
+    if let (Some(directory), true) = (&input.data, input.paths.is_empty()) {
+        // Reading alone must not make a ledger where a name was mistyped.
+        anyhow::ensure!(
+            EmbeddedLedger::is_there(directory),
+            "no ledger in {}; give the directory that a replay with --data made, or a PATH to read",
+            directory.display()
+        );
+    }
     let mut ledger: Box<dyn Ledger> = match &input.data {
         Some(directory) => Box::new(EmbeddedLedger::open(directory, limits())?),
         None => Box::new(MemoryLedger::new(limits())),
@@ -88,7 +96,9 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     let lineages = lineage::all(&view, MAX_LINEAGES);
     let workers = view.roster().members().count();
     if view.cut() > 0 {
-        report.loss.insert("view: observations beyond what one view holds, the oldest".to_owned(), view.cut());
+        report
+            .loss
+            .insert("view: observations beyond what one view holds, the oldest".to_owned(), view.cut());
     }
     view.finish()?;
     Ok(Outcome { findings, lineages, report, workers, observations })

@@ -42,10 +42,14 @@ impl From<FailOn> for Confidence {
 /// Runs it. The status is 0 whatever is found, unless `--fail-on` says otherwise.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let result = pipeline::run(&arguments.input)?;
-    render::replay(&result, arguments.format)?;
+    let rendered = render::replay(&result, arguments.format);
     let reached = arguments.fail_on.is_some_and(|level| {
         let level = Confidence::from(level);
         result.findings.iter().any(|finding| finding.confidence >= level)
     });
-    Ok(if reached { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+    if reached {
+        // Whoever stopped reading still learns that something was found.
+        return Ok(ExitCode::from(FOUND));
+    }
+    rendered.map(|()| ExitCode::SUCCESS)
 }

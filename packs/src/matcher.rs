@@ -41,6 +41,8 @@ pub struct Speaker<'a> {
 /// Matches messages. Cheap to share behind a reference; all methods take `&self`.
 #[derive(Debug)]
 pub struct Matcher {
+    /// How messages begin that hold a user's text.
+    user_text: Vec<Opening>,
     anchors: Vec<String>,
     scanner: Scanner,
     templates: Vec<Entry>,
@@ -102,6 +104,30 @@ impl<'p> Sight<'p, '_> {
     }
 }
 
+/// The first two literals of a text: what stands before and behind its first placeholder.
+#[derive(Debug, Clone)]
+struct Opening {
+    before: String,
+    behind: String,
+}
+
+/// An id stands between the two, so that the second cannot be far.
+const OPENING: usize = 320;
+
+impl Opening {
+    fn of(text: &str) -> Self {
+        let mut literals = text.split('{').map(|part| part.rsplit('}').next().unwrap_or_default());
+        let mut next = || literals.next().unwrap_or_default().to_owned();
+        Self { before: next(), behind: next() }
+    }
+
+    fn begins(&self, message: &str) -> bool {
+        message
+            .strip_prefix(self.before.as_str())
+            .is_some_and(|rest| rest.find(self.behind.as_str()).is_some_and(|at| at <= OPENING))
+    }
+}
+
 impl Matcher {
     /// Longest message that is matched whole, in bytes; a longer one is cut for matching.
     pub const MAX_MESSAGE: usize = 64 * 1024;
@@ -144,7 +170,10 @@ impl Matcher {
             typed: template.placeholders().filter(|one| one.kind != PlaceholderType::Text).count(),
             template,
         };
+        let user_text = templates.iter().filter(|template| template.user_text);
+        let user_text = user_text.map(|template| Opening::of(&template.text)).collect();
         Self {
+            user_text,
             scanner: Scanner::new(&anchors),
             anchors,
             templates: templates.into_iter().map(entry).collect(),
@@ -198,10 +227,15 @@ impl Matcher {
         let message = self.bounded(message);
         let mut budget = Budget { left: BUDGET };
         self.note_anchors(message, room);
+        // A user's text could hold the words of any engine.
+        let holds_user_text = self.user_text.iter().any(|opening| opening.begins(message));
         let mut best: Option<(Rank, Found)> = None;
         for anchor in &room.anchors {
             for &index in &self.speaks_for[*anchor] {
                 let entry = &self.templates[index];
+                if holds_user_text && !entry.template.user_text {
+                    continue;
+                }
                 let at_best = Rank::of(index, entry, entry.template.literal_len, false, who);
                 if best.as_ref().is_some_and(|(of_best, _)| at_best < *of_best) {
                     continue;

@@ -41,6 +41,8 @@ pub(crate) struct RawTemplate {
     pub(crate) text: Spanned<String>,
     #[serde(default)]
     pub(crate) at_start: bool,
+    #[serde(default)]
+    pub(crate) user_text: bool,
     pub(crate) since: Option<Spanned<String>>,
     pub(crate) until: Option<Spanned<String>>,
     pub(crate) level: Option<Spanned<String>>,

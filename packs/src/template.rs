@@ -41,6 +41,8 @@ pub struct Template {
     /// Where it was read.
     pub source: String,
     pub(crate) at_start: bool,
+    /// What follows its first words may be a user's text: nothing else is looked for in such a message.
+    pub(crate) user_text: bool,
     pub(crate) segments: Vec<Segment>,
     /// Constant attributes.
     pub(crate) set: Vec<(Target, Value)>,

@@ -124,6 +124,11 @@ fn look_into(path: &Path, place: &str, problems: &mut Vec<Problem>) -> Option<In
     if extension.is_some_and(|extension| NO_INPUT.contains(&extension.as_str())) {
         return None;
     }
+    // A pipe or a device never ends, or never begins. What is missing is told below.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        problems.push(Problem::new(place, "no regular file, not read", "write what it gives into a file"));
+        return None;
+    }
     let mut head = Vec::with_capacity(HEAD);
     let read = std::fs::File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
     if let Err(error) = read {

@@ -120,13 +120,28 @@ fn field(out: &mut impl Write, style: Style, name: &str, text: &str) -> io::Resu
     if text.is_empty() {
         return Ok(());
     }
-    let mut lines = wrap(text, WIDTH - INDENT.len()).into_iter();
+    let text = printable(text);
+    let mut lines = wrap(&text, WIDTH - INDENT.len()).into_iter();
     let first = lines.next().unwrap_or_default();
     writeln!(out, "  {}{first}", style.dim(&format!("{name:<9}")))?;
     for line in lines {
         writeln!(out, "{INDENT}{line}")?;
     }
     Ok(())
+}
+
+/// Escapes what a terminal would obey: ids, names and paths come from outside. Directional marks could make a line read
+/// as another.
+fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    let obeyed = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(obeyed) {
+        return text.into();
+    }
+    let escape = |c: char| if obeyed(c) { c.escape_unicode().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect::<String>().into()
 }
 
 /// Breaks text at blanks. A word longer than the width stays whole, so that ids and paths can be copied.
@@ -155,7 +170,7 @@ fn write_lineage(out: &mut impl Write, lineage: &Lineage, style: Style) -> io::R
         LineageStatus::Divergent => "DIVERGENT: two points ran different revisions",
         LineageStatus::Unverified => "unverified: a point is unknown",
     };
-    writeln!(out, "{}  {status}", style.bold(&format!("request {}", lineage.request)))?;
+    writeln!(out, "{}  {status}", style.bold(&format!("request {}", printable(&lineage.request))))?;
     let points = &lineage.points;
     for (name, point) in [
         ("request", &points.request),
@@ -215,7 +230,7 @@ fn write_losses(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Re
         )?;
     }
     for problem in &outcome.report.problems {
-        writeln!(out, "{} {problem}", style.bold("Problem:"))?;
+        writeln!(out, "{} {}", style.bold("Problem:"), printable(&problem.to_string()))?;
     }
     Ok(())
 }
@@ -228,6 +243,12 @@ mod tests {
     fn long_words_stay_whole() {
         let id = "x".repeat(200);
         assert_eq!(wrap(&format!("a {id} b"), 20), ["a".to_owned(), id, "b".to_owned()]);
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        assert_eq!(printable("a\u{1b}[31m\u{9b}b\u{202e}"), "a\\u{1b}[31m\\u{9b}b\\u{202e}");
+        assert_eq!(printable("plain é"), "plain é");
     }
 
     #[test]

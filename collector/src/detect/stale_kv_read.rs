@@ -13,6 +13,9 @@ use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, LeaseState, Observation, Outcome};
 use std::collections::BTreeMap;
 
+/// Statements on one lease that are looked at; ranks and repeats make more.
+const MAX_STATEMENTS: usize = 64;
+
 /// What is known of one lease.
 #[derive(Default)]
 struct Life {
@@ -30,10 +33,14 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
         let Some(id) = &lease.request_id else { continue };
         let life = lives.entry(RequestStem::of(id)).or_default();
         match lease.state {
-            Some(LeaseState::Expired) => life.expired.push(observation.clone()),
+            Some(LeaseState::Expired) if life.expired.len() < MAX_STATEMENTS => {
+                life.expired.push(observation.clone())
+            }
             Some(LeaseState::ReadAfterEnd) => {
                 life.read_at = life.read_at.max(lease.read_wall_ns.map(WallTime));
-                life.read.push(observation.clone());
+                if life.read.len() < MAX_STATEMENTS {
+                    life.read.push(observation.clone());
+                }
             }
             _ => {}
         }
@@ -113,7 +120,7 @@ fn read_before(
 fn by_counters(view: &View<'_>, worker: &WorkerId, lone: &mut Draft) {
     for interval in view.intervals(worker).iter() {
         let late = interval.increase(counter::READS_AFTER_EXPIRY);
-        if late > 0.0 {
+        if late >= 1.0 {
             lone.proof(&interval.observation).events(late as u64);
             lone.unknown("which requests: only the counter of notifications after expiry shows them");
         }

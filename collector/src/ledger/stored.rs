@@ -4,7 +4,7 @@ use super::arriving::Scratch;
 use super::key;
 use super::merge::Merge;
 use super::node::{NodeState, Nodes};
-use super::storage::{DiskStorage, MemoryStorage, Order, Storage};
+use super::storage::{DiskStorage, MemoryStorage, Order, Storage, is_ledger};
 use super::{LedgerError, Limits, Merged};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -55,6 +55,11 @@ impl Default for MemoryLedger {
 }
 
 impl EmbeddedLedger {
+    /// Whether a directory holds a ledger; opening makes one where none is.
+    pub fn is_there(directory: &Path) -> bool {
+        is_ledger(directory)
+    }
+
     /// Opens or creates the ledger in a directory.
     pub fn open(directory: &Path, limits: Limits) -> Result<Self, LedgerError> {
         Self::over(DiskStorage::open(directory)?, limits)

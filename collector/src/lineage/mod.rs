@@ -47,7 +47,9 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
     let decoder = decode
         .and_then(|(_, leg)| view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Decode))
         .or_else(|| fate.and_then(|fate| speaker(view, fate)));
-    decoder?;
+    if decoder.is_none() && decode.is_none() {
+        return None;
+    }
     let at = decode.or(prefill).and_then(|(observation, _)| observation.envelope.wall);
     let adapter = decode.and_then(|(_, leg)| leg.adapter.as_deref().or(leg.model.as_deref()));
     let prefiller = decode

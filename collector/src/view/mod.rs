@@ -17,8 +17,17 @@ use std::rc::Rc;
 
 pub use roster::{Member, Roster};
 
+/// No counter of tokens, requests or bytes moves this far in one interval.
+const ABSURD: f64 = 1e16;
+
 type Selected = Rc<Vec<Observation>>;
 type Legs = Rc<Vec<(Observation, RequestLeg)>>;
+
+/// The order of a view: by time, then by place in the stream.
+fn order(observation: &Observation) -> (Option<WallTime>, &str, i64, kvprov_model::id::ObservationId) {
+    let envelope = &observation.envelope;
+    (envelope.wall, &envelope.stream, envelope.position, envelope.id)
+}
 
 /// How far the input has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +107,10 @@ impl<'l> View<'l> {
         let found = match self.ledger.select(&key) {
             Ok(selection) => {
                 self.cut.set(self.cut.get() + selection.cut);
-                Rc::new(selection.observations)
+                let mut observations = selection.observations;
+                // Clocks that print whole seconds make ties; within a stream its order is the order of events.
+                observations.sort_by(|a, b| order(a).cmp(&order(b)));
+                Rc::new(observations)
             }
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
@@ -207,7 +219,7 @@ impl Interval {
 
     /// The increase of a counter in the interval; 0 when it is not there.
     pub fn increase(&self, counter: &str) -> f64 {
-        self.counters.values.get(counter).copied().filter(|v| v.is_finite()).unwrap_or(0.0)
+        self.counters.values.get(counter).copied().filter(|v| v.is_finite() && *v < ABSURD).unwrap_or(0.0)
     }
 
     /// Whether the increase of a counter is known.

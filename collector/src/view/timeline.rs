@@ -1,24 +1,29 @@
 //! A value over time: what was set when, merged from statements in any order.
 
 use kvprov_model::clock::WallTime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Values by the time from which they hold. `None` holds from the beginning.
 #[derive(Debug, Clone)]
 pub struct Timeline<T> {
     from: BTreeMap<Option<WallTime>, T>,
+    /// Times for which two different values were stated: nothing is known there.
+    disputed: BTreeSet<Option<WallTime>>,
 }
 
 impl<T> Default for Timeline<T> {
     fn default() -> Self {
-        Self { from: BTreeMap::new() }
+        Self { from: BTreeMap::new(), disputed: BTreeSet::new() }
     }
 }
 
 impl<T: Ord + Clone> Timeline<T> {
-    /// States that a value holds from a time on. Of two statements for one time the greater wins, so that the order
-    /// of statements does not matter.
+    /// States that a value holds from a time on. Two different statements for one time make it unknown, in whatever
+    /// order they come.
     pub fn set(&mut self, from: Option<WallTime>, value: T) {
+        if self.from.get(&from).is_some_and(|held| *held != value) {
+            self.disputed.insert(from);
+        }
         self.from
             .entry(from)
             .and_modify(|held| {
@@ -32,16 +37,13 @@ impl<T: Ord + Clone> Timeline<T> {
     /// The value at a time. Before the first dated statement the first one is taken: it was seen then, not made.
     /// Without a time the value is known only when there is just one.
     pub fn at(&self, time: Option<WallTime>) -> Option<&T> {
-        match time {
-            None if self.from.len() > 1 => None,
-            None => self.from.values().next(),
-            Some(_) => self
-                .from
-                .range(..=time)
-                .next_back()
-                .map(|(_, value)| value)
-                .or_else(|| self.from.values().next()),
-        }
+        let first = || self.from.iter().next();
+        let (from, value) = match time {
+            None if self.from.len() > 1 => return None,
+            None => first()?,
+            Some(_) => self.from.range(..=time).next_back().or_else(first)?,
+        };
+        (!self.disputed.contains(from)).then_some(value)
     }
 
     /// The times at which the value became another one.
@@ -72,5 +74,15 @@ mod tests {
         assert_eq!(timeline.at(None), Some(&"a"));
         timeline.set(Some(WallTime(20)), "b");
         assert_eq!(timeline.at(None), None);
+    }
+
+    #[test]
+    fn two_statements_for_one_time_make_it_unknown() {
+        let mut timeline = Timeline::default();
+        for value in ["a", "b", "a"] {
+            timeline.set(None, value);
+        }
+        assert_eq!(timeline.at(None), None);
+        assert_eq!(timeline.at(Some(WallTime(1))), None);
     }
 }

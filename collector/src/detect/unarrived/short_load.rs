@@ -41,8 +41,7 @@ struct Lookup<'o> {
 pub fn collect(observations: &[Observation]) -> Vec<ShortLoad<'_>> {
     let mut waiting: Vec<Lookup<'_>> = Vec::new();
     let mut short: Vec<ShortLoad<'_>> = Vec::new();
-    for observation in observations {
-        let Body::CacheUse(used) = &observation.body else { continue };
+    for (observation, used) in in_order(observations) {
         if let Some(lookup) = promised(observation, used) {
             waiting.retain(|held| held.id != lookup.id);
             waiting.push(lookup);
@@ -91,6 +90,26 @@ pub fn tells(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> boo
     collect(&view.worker(worker))
         .iter()
         .any(|short| near(short.load, statement) || near(statement, short.load))
+}
+
+/// Lookups and loads in the order in which they happened. Within one stream that is its own order; two streams that
+/// print one second are told apart by what must come first.
+fn in_order(observations: &[Observation]) -> Vec<(&Observation, &CacheUse)> {
+    let mut uses: Vec<(&Observation, &CacheUse)> = observations
+        .iter()
+        .filter_map(|observation| match &observation.body {
+            Body::CacheUse(used) => Some((observation, used)),
+            _ => None,
+        })
+        .collect();
+    let one_stream = uses.windows(2).all(|pair| pair[0].0.envelope.stream == pair[1].0.envelope.stream);
+    if !one_stream {
+        uses.sort_by_key(|(observation, used)| {
+            let dated = observation.envelope.wall.is_some();
+            (observation.envelope.wall, dated && used.retrieved.is_some())
+        });
+    }
+    uses
 }
 
 fn promised<'o>(observation: &'o Observation, used: &'o CacheUse) -> Option<Lookup<'o>> {

@@ -14,6 +14,11 @@ use std::path::{Path, PathBuf};
 const SCHEMA: u64 = 3;
 const MARKER: &str = "kvprov-ledger";
 const MARKER_NEW: &str = "kvprov-ledger.new";
+
+/// Whether a directory is marked as a ledger.
+pub(crate) fn is_ledger(directory: &Path) -> bool {
+    directory.join(MARKER).is_file()
+}
 const LOCK: &str = "lock";
 const WORDS: &str = "kvprov ledger schema ";
 /// A probe of this size decides whether a full disk has room again.

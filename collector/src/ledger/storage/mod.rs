@@ -8,6 +8,7 @@ mod disk;
 mod memory;
 mod staged;
 
+pub(crate) use directory::is_ledger;
 pub use disk::DiskStorage;
 pub use memory::MemoryStorage;
 pub(super) use staged::Staged;
