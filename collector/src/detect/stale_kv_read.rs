@@ -34,7 +34,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
         let life = lives.entry(RequestStem::of(id)).or_default();
         match lease.state {
             Some(LeaseState::Expired) if life.expired.len() < MAX_STATEMENTS => {
-                life.expired.push(observation.clone())
+                life.expired.push(observation.clone());
             }
             Some(LeaseState::ReadAfterEnd) => {
                 life.read_at = life.read_at.max(lease.read_wall_ns.map(WallTime));
