@@ -1,0 +1,3 @@
+//! The small process that holds capabilities.
+//!
+//! It attaches kernel programs, reads `/proc` of others and passes descriptors; it parses nothing that an engine wrote.
