@@ -3,6 +3,7 @@
 //! One folder a source. Every reader takes bytes or records and a sink, and gives observations; none knows whether
 //! the bytes come from a live engine or from a recording.
 
+pub mod access;
 pub mod bundle;
 pub mod events;
 pub mod kernel;

@@ -1,0 +1,1 @@
+//! What an agent sees with and without a loader.
