@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub(crate) fn run(told: &str) -> anyhow::Result<()> {
     let (name, directory) = told.split_once(':').context("no name and directory of a double")?;
     let directory = Path::new(directory);
-    let double = script::doubles()?
+    let double = script::doubles(directory)?
         .into_iter()
         .find(|double| double.name == name)
         .with_context(|| format!("no double of the name {name:?}"))?;

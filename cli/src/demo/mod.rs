@@ -42,7 +42,7 @@ impl Demo {
         let binary = std::env::current_exe().context("finding the own binary")?;
         let mut demo =
             Self { directory: directory.to_owned(), children: Vec::new(), scenarios: BTreeMap::new() };
-        for double in script::doubles()? {
+        for double in script::doubles(directory)? {
             let child = demo.spawn(&binary, &double)?;
             demo.scenarios.insert(double.expects.clone(), double.scenario.clone());
             demo.children.push((double.name, child));
