@@ -191,7 +191,7 @@ fn reading(file: ProcFile) -> &'static str {
 }
 
 /// Whether `/proc` is mounted so that it hides the processes of other users.
-fn hides_processes(mountinfo: &[u8]) -> bool {
+pub(super) fn hides_processes(mountinfo: &[u8]) -> bool {
     String::from_utf8_lossy(mountinfo).lines().any(|line| {
         let Some((mount, system)) = line.split_once(" - ") else { return false };
         let options = system.split(' ').nth(2).unwrap_or_default();
