@@ -9,4 +9,5 @@ pub mod events;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;
+pub mod ship;
 pub mod source;

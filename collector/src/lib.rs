@@ -5,6 +5,7 @@
 
 pub mod detect;
 pub mod evaluate;
+pub mod intake;
 pub mod ledger;
 pub mod lineage;
 pub mod view;
