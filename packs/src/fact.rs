@@ -209,6 +209,13 @@ fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>)
     })
 }
 
+/// Like [`hold`], where an empty text demands that the fact is absent.
+pub(crate) fn hold_or_absent(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>) -> bool {
+    let (absent, given): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        conditions.clone().into_iter().partition(|(_, wanted)| wanted.is_empty());
+    absent.keys().all(|fact| !facts.contains_key(fact)) && hold(&given, facts)
+}
+
 /// Settings under normal names; JSON objects in values are opened.
 fn normalised(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
