@@ -4,6 +4,7 @@
 //! the bytes come from a live engine or from a recording.
 
 pub mod bundle;
+pub mod discover;
 pub mod events;
 pub mod kernel;
 pub mod logs;

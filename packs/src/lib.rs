@@ -30,7 +30,7 @@ mod validate;
 pub mod version;
 
 pub use error::PackError;
-pub use fact::ResolvedFacts;
+pub use fact::{ResolvedFacts, SettingsSeen};
 pub use json_line::JsonMatch;
 pub use key::{KeyGrammars, SplitKey, WeightsFile};
 pub use listing::PackSummary;

@@ -40,6 +40,8 @@ pub struct ProcessSignature {
     pub engine: String,
     /// Where such a process stands.
     pub place: ProcessPlace,
+    /// A member that the leader does not start itself.
+    pub detached: bool,
     /// Distributions whose metadata tell the version, best first.
     pub packages: Vec<String>,
     pub(crate) run: Vec<RunSpec>,

@@ -264,6 +264,8 @@ pub(crate) struct RawProcess {
     #[serde(default)]
     pub(crate) place: ProcessPlace,
     #[serde(default)]
+    pub(crate) detached: bool,
+    #[serde(default)]
     pub(crate) run: Vec<Spanned<String>>,
     #[serde(default)]
     pub(crate) title: Vec<Spanned<String>>,

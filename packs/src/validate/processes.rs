@@ -71,6 +71,7 @@ impl Build {
             id: raw.id.clone(),
             engine: context.engine.clone(),
             place: raw.place,
+            detached: raw.detached,
             packages: raw.package.clone(),
             run,
             titles,
