@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod bundle;
+pub mod discover;
 pub mod events;
 pub mod kernel;
 pub mod logs;
