@@ -95,8 +95,9 @@ impl Unread {
     /// A finding does not end because its evidence grew old: where the beginning of an episode can no longer be read, it
     /// goes on under its id, or stays as it was last stated until all of it is beyond what the ledger keeps.
     fn carry(&self, before: &[Finding], mut now: Vec<Finding>) -> Vec<Finding> {
-        let is_unread =
-            |held: &&Finding| held.first_seen.is_some_and(|first| self.before.is_some_and(|edge| first < edge));
+        let is_unread = |held: &&Finding| {
+            held.first_seen.is_some_and(|first| self.before.is_some_and(|edge| first < edge))
+        };
         for held in before.iter().filter(is_unread) {
             if now.iter().any(|finding| finding.id == held.id) {
                 continue;

@@ -69,7 +69,8 @@ impl Schedule {
             Concern::Related => RELATED,
         };
         let Some(entry) = self.entries.get_mut(subject) else {
-            let entry = Entry { due: now + delay, last: None, cost: Duration::ZERO, pause: AGAIN, concerned: now };
+            let entry =
+                Entry { due: now + delay, last: None, cost: Duration::ZERO, pause: AGAIN, concerned: now };
             self.entries.insert(subject.clone(), entry);
             return;
         };
@@ -89,7 +90,8 @@ impl Schedule {
 
     /// The subjects to evaluate now, together; empty when none is due.
     pub fn due(&self, now: Instant) -> Vec<Subject> {
-        let mut due: Vec<(&Subject, &Entry)> = self.entries.iter().filter(|(_, entry)| entry.due <= now).collect();
+        let mut due: Vec<(&Subject, &Entry)> =
+            self.entries.iter().filter(|(_, entry)| entry.due <= now).collect();
         due.sort_by_key(|(_, entry)| entry.due);
         let mut expected = Duration::ZERO;
         let mut taken = Vec::new();

@@ -106,11 +106,7 @@ impl<'l> View<'l> {
     /// Whether these workers have been heard up to a time. What is absent before that is really absent; until then
     /// nothing may be concluded from absence. A worker that is gone has to be heard up to its end, which is all that it
     /// can have said; a silent node is not waited for.
-    pub fn heard<'w>(
-        &self,
-        workers: impl IntoIterator<Item = &'w Member>,
-        time: Option<WallTime>,
-    ) -> Heard {
+    pub fn heard<'w>(&self, workers: impl IntoIterator<Item = &'w Member>, time: Option<WallTime>) -> Heard {
         if self.progress == Progress::Ended {
             return Heard::All;
         }

@@ -175,7 +175,8 @@ impl Member {
             Body::Worker(worker) => {
                 newer_of(&mut self.pod, &worker.pod);
                 self.pids.extend(worker.pids.iter().cloned());
-                self.settings.extend(worker.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
+                self.settings
+                    .extend(worker.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
                 newer_of(&mut self.engine, &worker.engine);
                 newer_of(&mut self.version, &worker.engine_version);
                 if worker.role.is_some() {

@@ -39,7 +39,11 @@ pub(super) fn add(
         // A failure or a routing decision that explains the tokens may be told a little later than they are counted.
         let until = interval.until.map(|until| until.plus(SETTLE));
         let heard = view.heard(view.witnesses(worker, &nobody), until);
-        if !heard.is_settled() || above < 1.0 || answered < 1.0 || interval.increase(counter::PREEMPTIONS) > 0.0 {
+        if !heard.is_settled()
+            || above < 1.0
+            || answered < 1.0
+            || interval.increase(counter::PREEMPTIONS) > 0.0
+        {
             continue;
         }
         // Failures told one by one are stated with their own cause; their tokens are not always known.
