@@ -110,6 +110,11 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.iter().map(|(key, (_, value))| (key, value))
     }
 
+    /// The values, to change them, in no order that may be relied on.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> + '_ {
+        self.entries.values_mut().map(|(_, value)| value)
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()

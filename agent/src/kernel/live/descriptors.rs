@@ -108,6 +108,21 @@ impl Descriptors {
         Some(open)
     }
 
+    /// Files with a close that others outlived, and that nobody touched since a moment: what is to be closed. They stay
+    /// known, for whoever has them.
+    pub(super) fn unused_since(&mut self, moment: u64) -> Vec<(u32, At, Arc<str>, Option<Arc<FileSystem>>)> {
+        let mut unused = Vec::new();
+        for open in self.files.values_mut() {
+            if let Some(at) = open.closing.filter(|at| at.time.max(open.last.time) < moment) {
+                open.closing = None;
+                self.closing -= 1;
+                unused.push((open.owner, at, Arc::clone(&open.path), open.file_system.clone()));
+            }
+        }
+        unused.sort_by_key(|(_, at, _, _)| at.position);
+        unused
+    }
+
     /// Files that meet a condition, taken out, in the order of their last records.
     pub(super) fn take(&mut self, matches: impl Fn(&OpenFile) -> bool) -> Vec<OpenFile> {
         let keys: Vec<FileIdentity> =

@@ -24,11 +24,11 @@ pub use lookup::{Descriptor, FakeProcesses, OwnProc, ProcessLookup};
 pub use notice::{ModelOpen, Notice, OutputPiece, ProcessEvent};
 
 use crate::kernel::live::connections::{Connections, Summed};
-use crate::kernel::live::descriptors::{At, Descriptors, OpenFile};
+use crate::kernel::live::descriptors::{At, Descriptors};
 use crate::kernel::live::process::{Process, Tables};
 use crate::kernel::live::roles::Roles;
 use crate::kernel::names::Names;
-use crate::kernel::record::{Operation, Record};
+use crate::kernel::record::{FileSystem, Operation, Record};
 use crate::kernel::{KernelCounts, KernelReader, LATE};
 use crate::source::bounded::Bounded;
 use crate::source::{Losses, Place, Sink, SourceContext};
@@ -211,11 +211,8 @@ impl<'n> LiveKernel<'n> {
         }
         if self.descriptors.closing > 0 {
             let deadline = now.monotonic.saturating_sub(CLOSE_WAIT + LATE as u64);
-            let over = self
-                .descriptors
-                .take(|open| open.closing.is_some_and(|at| at.time < deadline && open.last.time < deadline));
-            for open in over {
-                self.push_close(&open, open.closing.unwrap_or(open.last));
+            for (owner, at, path, file_system) in self.descriptors.unused_since(deadline) {
+                self.push_close(owner, at, path, file_system);
             }
         }
         self.feed(sink);
@@ -282,21 +279,28 @@ impl<'n> LiveKernel<'n> {
         let Some(process) = self.processes.remove(&pid) else { return };
         if process.has_files {
             for open in self.descriptors.take(|open| open.owner == pid) {
-                self.push_close_of(process.worker, &open, open.last);
+                self.push_close_of(process.worker, open.owner, open.last, open.path, open.file_system);
             }
         }
     }
 
-    fn push_close(&mut self, open: &OpenFile, at: At) {
-        if let Some(process) = self.processes.get(&open.owner) {
-            self.push_close_of(process.worker, open, at);
+    fn push_close(&mut self, owner: u32, at: At, path: Arc<str>, file_system: Option<Arc<FileSystem>>) {
+        if let Some(process) = self.processes.get(&owner) {
+            self.push_close_of(process.worker, owner, at, path, file_system);
         }
     }
 
-    fn push_close_of(&mut self, worker: u32, open: &OpenFile, at: At) {
-        let mut record = connections::record(open.owner, at.tid, Operation::Close);
-        record.path = Some(Arc::clone(&open.path));
-        record.fs.clone_from(&open.file_system);
+    fn push_close_of(
+        &mut self,
+        worker: u32,
+        owner: u32,
+        at: At,
+        path: Arc<str>,
+        file_system: Option<Arc<FileSystem>>,
+    ) {
+        let mut record = connections::record(owner, at.tid, Operation::Close);
+        record.path = Some(path);
+        record.fs = file_system;
         record.ret = Some(0);
         self.push(worker, at.position, at.time, record, None);
     }

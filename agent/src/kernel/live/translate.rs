@@ -91,11 +91,11 @@ impl LiveKernel<'_> {
         let waited = open.closing.is_some_and(|closing| {
             at.time.saturating_sub(closing.time.max(open.last.time)) > CLOSE_WAIT
         });
-        if waited && let Some(mut open) = self.descriptors.remove(&call.file) {
+        if waited && let Some(closing) = open.closing.take() {
             // What `tick` would have told had it come in time.
-            self.push_close_of(worker, &open, open.closing.unwrap_or(open.last));
-            open.closing = None;
-            self.descriptors.insert(call.file, open);
+            let (owner, path, file_system) = (open.owner, Arc::clone(&open.path), open.file_system.clone());
+            self.descriptors.closing -= 1;
+            self.push_close(owner, closing, path, file_system);
         }
         let Some(open) = self.descriptors.get_mut(&call.file) else { return };
         open.last = at;
@@ -395,7 +395,7 @@ impl LiveKernel<'_> {
         } else if has_file {
             if let Some(old) = self.descriptors.remove(&call.file) {
                 // Its close was not seen, or came on a way that is not followed.
-                self.push_close(&old, old.last);
+                self.push_close(old.owner, old.last, old.path, old.file_system);
             }
             let file = FileRecord { header: *header, file: call.file, wanted: 0, references: 0 };
             self.remember(&file, path, file_system, at);
