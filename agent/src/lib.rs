@@ -10,6 +10,5 @@ pub mod events;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;
-pub mod record;
 pub mod ship;
 pub mod source;
