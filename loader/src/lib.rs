@@ -11,3 +11,6 @@ pub mod inspect;
 pub mod process;
 pub mod protocol;
 pub mod server;
+
+#[cfg(feature = "attach")]
+pub mod attach;
