@@ -8,6 +8,8 @@
 pub mod channel;
 pub mod client;
 pub mod inspect;
+pub mod privileges;
 pub mod process;
 pub mod protocol;
 pub mod server;
+pub mod supervise;
