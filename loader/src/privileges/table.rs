@@ -20,6 +20,7 @@ pub struct Need {
     pub reason: &'static str,
     /// What is not seen without it.
     pub lost: &'static str,
+    short: &'static str,
     /// The first release that asks for it.
     from: (u32, u32),
     /// The first release that does not ask for it any more.
@@ -37,6 +38,7 @@ pub struct Held {
 pub const CAPABILITIES: [Need; 6] = [
     Need {
         capability: CapabilitySet::BPF,
+        short: "cap_bpf",
         feature: "kernel programs",
         kernels: "5.8 and newer",
         reason: "loading programs and making maps",
@@ -46,6 +48,7 @@ pub const CAPABILITIES: [Need; 6] = [
     },
     Need {
         capability: CapabilitySet::PERFMON,
+        short: "cap_perfmon",
         feature: "kernel programs",
         kernels: "5.8 and newer",
         reason: "attaching programs to tracepoints and reading kernel memory in them",
@@ -55,6 +58,7 @@ pub const CAPABILITIES: [Need; 6] = [
     },
     Need {
         capability: CapabilitySet::DAC_READ_SEARCH,
+        short: "cap_dac_read_search",
         feature: "kernel programs, files of other users",
         kernels: "all",
         reason: "tracefs is open to root only, and so are model files, logs and stores of other users",
@@ -64,6 +68,7 @@ pub const CAPABILITIES: [Need; 6] = [
     },
     Need {
         capability: CapabilitySet::SYS_PTRACE,
+        short: "cap_sys_ptrace",
         feature: "processes of other users",
         kernels: "all",
         reason: "environment, memory map, descriptors and root of a process of another user, or with more capabilities",
@@ -73,6 +78,7 @@ pub const CAPABILITIES: [Need; 6] = [
     },
     Need {
         capability: CapabilitySet::SYS_ADMIN,
+        short: "cap_sys_admin",
         feature: "kernel programs",
         kernels: "before 5.8",
         reason: "one capability for all of BPF; newer kernels do not need it and kvprov does not keep it there",
@@ -82,6 +88,7 @@ pub const CAPABILITIES: [Need; 6] = [
     },
     Need {
         capability: CapabilitySet::SYS_RESOURCE,
+        short: "cap_sys_resource",
         feature: "kernel programs",
         kernels: "before 5.11",
         reason: "maps count as locked memory, whose limit has to be raised for the ring",
@@ -97,6 +104,11 @@ impl Need {
     /// Its name as `capabilities(7)` writes it.
     pub fn name(&self) -> String {
         name(self.capability)
+    }
+
+    /// Its name for machines: small letters.
+    pub fn short_name(&self) -> &'static str {
+        self.short
     }
 
     /// Whether this release asks for it.
