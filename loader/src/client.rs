@@ -7,7 +7,7 @@
 
 use crate::channel;
 use crate::process::{Descriptor, Failure, FileStat, Link, Page, ProcFile, ProcessId};
-use crate::protocol::{Answer, Hello, KernelCounter, ProgramStatus, Request, VERSION};
+use crate::protocol::{Answer, Hello, KernelCounters, ProgramStatus, Request, VERSION};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -144,7 +144,7 @@ impl Client {
     ///
     /// # Errors
     /// When the loader does not answer.
-    pub fn counters(&self) -> Result<Vec<KernelCounter>, ClientError> {
+    pub fn counters(&self) -> Result<KernelCounters, ClientError> {
         match self.ask(&Request::Counters)? {
             (Answer::Counters(counters), _) => Ok(counters),
             _ => Err(ClientError::Confused),

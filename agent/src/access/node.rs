@@ -1,6 +1,7 @@
 //! The real machine: own rights first, then the loader's.
 
 use super::{AccessError, Descriptor, FileStat, Link, Listing, Page, ProcFile, ProcessAccess, ProcessId};
+use kvprov_loader::abilities::hides_processes;
 use kvprov_loader::client::{Client, ClientError};
 use kvprov_loader::inspect::{self, OpenProcess};
 use kvprov_loader::process::Failure;
@@ -38,7 +39,8 @@ impl Access {
     /// With the loader where there is one. Without, only what the agent's own user may see is seen.
     pub fn new(loader: Option<Arc<Client>>) -> Self {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-        Self { loader, hidden: hides_processes(&mounts), cut: AtomicU64::new(0) }
+        let hidden = hides_processes(&String::from_utf8_lossy(&mounts));
+        Self { loader, hidden, cut: AtomicU64::new(0) }
     }
 
     /// How often a text of `/proc` was longer than [`READ_MAX`].
@@ -188,18 +190,4 @@ fn reading(file: ProcFile) -> &'static str {
         ProcFile::Comm => "read its name",
         ProcFile::Tcp | ProcFile::Tcp6 => "read its sockets",
     }
-}
-
-/// Whether `/proc` is mounted so that it hides the processes of other users.
-pub(super) fn hides_processes(mountinfo: &[u8]) -> bool {
-    String::from_utf8_lossy(mountinfo).lines().any(|line| {
-        let Some((mount, system)) = line.split_once(" - ") else { return false };
-        let options = system.split(' ').nth(2).unwrap_or_default();
-        mount.split(' ').nth(4) == Some("/proc")
-            && system.starts_with("proc ")
-            && options
-                .split(',')
-                .filter_map(|option| option.strip_prefix("hidepid="))
-                .any(|value| !matches!(value, "0" | "off"))
-    })
 }

@@ -1,8 +1,8 @@
 //! What an agent sees: as the owner of a process, as somebody else, with and without a loader.
 
 use super::fake::{Fake, FakeProcess};
-use super::node::hides_processes;
 use super::*;
+use kvprov_loader::abilities::hides_processes;
 use kvprov_loader::client::Client;
 use kvprov_loader::server::{NoKernel, Server};
 use rustix::fd::OwnedFd;
@@ -159,13 +159,13 @@ fn when_the_loader_is_gone_own_rights_still_count() {
 #[test]
 fn a_hiding_proc_is_noticed() {
     let line = |options: &str| format!("24 30 0:22 / /proc rw,nosuid shared:12 - proc proc rw{options}\n");
-    assert!(hides_processes(line(",hidepid=2").as_bytes()));
-    assert!(hides_processes(line(",gid=5,hidepid=invisible").as_bytes()));
-    assert!(!hides_processes(line("").as_bytes()));
-    assert!(!hides_processes(line(",hidepid=0").as_bytes()));
-    assert!(!hides_processes(line(",hidepid=off").as_bytes()));
-    assert!(!hides_processes(b"24 30 0:22 / /other rw - proc proc rw,hidepid=2\n"));
-    assert!(!hides_processes(b"garbage - \n - \n\xff"));
+    assert!(hides_processes(&line(",hidepid=2")));
+    assert!(hides_processes(&line(",gid=5,hidepid=invisible")));
+    assert!(!hides_processes(&line("")));
+    assert!(!hides_processes(&line(",hidepid=0")));
+    assert!(!hides_processes(&line(",hidepid=off")));
+    assert!(!hides_processes("24 30 0:22 / /other rw - proc proc rw,hidepid=2\n"));
+    assert!(!hides_processes("garbage - \n - \n"));
 }
 
 #[test]

@@ -33,19 +33,37 @@ pub struct KernelCounter {
     pub unreadable: u64,
 }
 
+/// What the kernel programs counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KernelCounters {
+    /// An entry for each kind of which something was seen.
+    pub by_kind: Vec<KernelCounter>,
+    /// Children of watched processes that are not watched, since there were too many.
+    pub unfollowed: u64,
+}
+
+/// Why a kernel program does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What the kernel said.
+    pub reason: String,
+    /// What is not seen therefore.
+    pub lost: String,
+}
+
 /// A kernel program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramStatus {
     /// Its name.
     pub name: String,
     /// Why it does not run; `None` when it does.
-    pub problem: Option<String>,
-    /// Nanoseconds that it ran; 0 where the kernel does not measure.
-    pub run_time_ns: u64,
-    /// How often it ran; 0 as above.
-    pub run_count: u64,
-    /// How often it was skipped, as it was running already.
-    pub missed: u64,
+    pub problem: Option<Problem>,
+    /// Nanoseconds that it ran; `None` where the kernel does not measure.
+    pub run_time_ns: Option<u64>,
+    /// How often it ran; as above.
+    pub run_count: Option<u64>,
+    /// How often it was skipped, since a program was running already; `None` where the kernel does not tell.
+    pub missed: Option<u64>,
 }
 
 /// What the loader says.
@@ -56,7 +74,7 @@ pub enum Answer {
     /// Done; nothing to tell.
     Done,
     /// To `Counters`.
-    Counters(Vec<KernelCounter>),
+    Counters(KernelCounters),
     /// To `Programs`.
     Programs(Page<ProgramStatus>),
     /// To `Processes` and `Watched`.
@@ -96,14 +114,18 @@ impl Answer {
             Self::Done => {
                 message.u8(2);
             }
-            Self::Counters(counters) => list(message.u8(3), counters, |message, counter| {
-                message.u16(counter.kind).u64(counter.fired).u64(counter.filtered);
-                message.u64(counter.delivered).u64(counter.dropped).u64(counter.unreadable);
-            }),
+            Self::Counters(counters) => {
+                list(message.u8(3).u64(counters.unfollowed), &counters.by_kind, |message, counter| {
+                    message.u16(counter.kind).u64(counter.fired).u64(counter.filtered);
+                    message.u64(counter.delivered).u64(counter.dropped).u64(counter.unreadable);
+                });
+            }
             Self::Programs(page) => write_page(message.u8(4), page, |message, program| {
                 message.text(&program.name).u8(u8::from(program.problem.is_some()));
-                message.text(program.problem.as_deref().unwrap_or_default());
-                message.u64(program.run_time_ns).u64(program.run_count).u64(program.missed);
+                if let Some(problem) = &program.problem {
+                    message.text(&problem.reason).text(&problem.lost);
+                }
+                message.optional(program.run_time_ns).optional(program.run_count).optional(program.missed);
             }),
             Self::Processes(page) => write_page(message.u8(5), page, |message, process| {
                 message.u32(process.pid).u64(process.started);
@@ -150,26 +172,33 @@ impl Answer {
                 lost: message.list(Decoder::text)?,
             }),
             2 => Self::Done,
-            3 => Self::Counters(message.list(|message| {
-                Ok(KernelCounter {
-                    kind: message.u16()?,
-                    fired: message.u64()?,
-                    filtered: message.u64()?,
-                    delivered: message.u64()?,
-                    dropped: message.u64()?,
-                    unreadable: message.u64()?,
-                })
-            })?),
+            3 => {
+                let unfollowed = message.u64()?;
+                let by_kind = message.list(|message| {
+                    Ok(KernelCounter {
+                        kind: message.u16()?,
+                        fired: message.u64()?,
+                        filtered: message.u64()?,
+                        delivered: message.u64()?,
+                        dropped: message.u64()?,
+                        unreadable: message.u64()?,
+                    })
+                })?;
+                Self::Counters(KernelCounters { by_kind, unfollowed })
+            }
             4 => Self::Programs(read_page(&mut message, |message| {
                 let name = message.text()?;
-                let failed = message.flag()?;
-                let problem = message.text()?;
+                let problem = if message.flag()? {
+                    Some(Problem { reason: message.text()?, lost: message.text()? })
+                } else {
+                    None
+                };
                 Ok(ProgramStatus {
                     name,
-                    problem: failed.then_some(problem),
-                    run_time_ns: message.u64()?,
-                    run_count: message.u64()?,
-                    missed: message.u64()?,
+                    problem,
+                    run_time_ns: message.optional()?,
+                    run_count: message.optional()?,
+                    missed: message.optional()?,
                 })
             })?),
             5 => Self::Processes(read_page(&mut message, |message| {

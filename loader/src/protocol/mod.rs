@@ -12,7 +12,7 @@ mod answer;
 mod codec;
 mod request;
 
-pub use answer::{Answer, Hello, KernelCounter, ProgramStatus};
+pub use answer::{Answer, Hello, KernelCounter, KernelCounters, Problem, ProgramStatus};
 pub use codec::Malformed;
 pub use request::Request;
 

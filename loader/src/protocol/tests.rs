@@ -96,8 +96,10 @@ fn answer() -> impl Strategy<Value = Answer> {
     let counter = any::<[u64; 5]>().prop_map(|[fired, filtered, delivered, dropped, unreadable]| {
         KernelCounter { kind: 7, fired, filtered, delivered, dropped, unreadable }
     });
-    let program = ("[a-zü]{0,20}", option::of("[a-z ß]{0,80}"), any::<[u64; 3]>()).prop_map(
-        |(name, problem, [run_time_ns, run_count, missed])| ProgramStatus {
+    let problem = ("[a-z ß]{0,80}", "[a-z]{0,30}").prop_map(|(reason, lost)| Problem { reason, lost });
+    let number = || option::of(any::<u64>());
+    let program = ("[a-zü]{0,20}", option::of(problem), number(), number(), number()).prop_map(
+        |(name, problem, run_time_ns, run_count, missed)| ProgramStatus {
             name,
             problem,
             run_time_ns,
@@ -115,7 +117,8 @@ fn answer() -> impl Strategy<Value = Answer> {
             })
         ),
         Just(Answer::Done),
-        vec(counter, 0..20).prop_map(Answer::Counters),
+        (vec(counter, 0..20), any::<u64>())
+            .prop_map(|(by_kind, unfollowed)| Answer::Counters(KernelCounters { by_kind, unfollowed })),
         (vec(program, 0..10), option::of(any::<u64>()))
             .prop_map(|(items, next)| Answer::Programs(Page { items, next })),
         (vec(process(), 0..30), option::of(any::<u64>()))

@@ -2,7 +2,7 @@
 
 use crate::inspect;
 use crate::process::{Failure, Page, ProcessId};
-use crate::protocol::{Answer, KernelCounter, ProgramStatus};
+use crate::protocol::{Answer, KernelCounters, ProgramStatus};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,8 +24,8 @@ pub trait KernelPrograms: Send + std::fmt::Debug {
     /// # Errors
     /// A reason in words.
     fn unwatch(&mut self, tgid: u32) -> Result<(), String>;
-    /// What was counted, a kind of record an entry.
-    fn counters(&mut self) -> Vec<KernelCounter>;
+    /// What was counted.
+    fn counters(&mut self) -> KernelCounters;
     /// Every program, also one that does not run.
     fn programs(&mut self) -> Vec<ProgramStatus>;
     /// What cannot be seen, each with its reason.
@@ -54,8 +54,8 @@ impl KernelPrograms for NoKernel {
         Ok(())
     }
 
-    fn counters(&mut self) -> Vec<KernelCounter> {
-        Vec::new()
+    fn counters(&mut self) -> KernelCounters {
+        KernelCounters::default()
     }
 
     fn programs(&mut self) -> Vec<ProgramStatus> {
@@ -133,7 +133,7 @@ impl Kernel {
         Page { items, next }
     }
 
-    pub(super) fn counters(&mut self) -> Vec<KernelCounter> {
+    pub(super) fn counters(&mut self) -> KernelCounters {
         self.programs.counters()
     }
 

@@ -204,7 +204,9 @@ fn page(programs: Vec<ProgramStatus>, from: u32) -> Page<ProgramStatus> {
     let mut items = Vec::new();
     let mut used = 0;
     for (place, program) in programs.into_iter().enumerate().skip(from as usize) {
-        used += PROGRAM_BYTES + program.name.len() + program.problem.as_ref().map_or(0, String::len);
+        used += PROGRAM_BYTES
+            + program.name.len()
+            + program.problem.as_ref().map_or(0, |it| it.reason.len() + it.lost.len());
         if used > PAGE_BYTES && !items.is_empty() {
             return Page { items, next: Some(place as u64) };
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::client::{Client, ClientError};
 use crate::process::{Link, ProcFile};
-use crate::protocol::KernelCounter;
+use crate::protocol::{KernelCounter, KernelCounters, Problem};
 use rustix::fd::BorrowedFd;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::Read;
@@ -34,19 +34,22 @@ impl KernelPrograms for Recorder {
         self.told.send(format!("unwatch {tgid}")).map_err(|error| error.to_string())
     }
 
-    fn counters(&mut self) -> Vec<KernelCounter> {
-        vec![KernelCounter { kind: 1, fired: 3, filtered: 1, delivered: 1, dropped: 1, unreadable: 0 }]
+    fn counters(&mut self) -> KernelCounters {
+        let opens = KernelCounter { kind: 1, fired: 3, filtered: 1, delivered: 1, dropped: 1, unreadable: 0 };
+        KernelCounters { by_kind: vec![opens], unfollowed: 2 }
     }
 
     fn programs(&mut self) -> Vec<ProgramStatus> {
-        let problem = |number: usize| number.is_multiple_of(2).then(|| "x".repeat(900));
+        let problem = |number: usize| {
+            number.is_multiple_of(2).then(|| Problem { reason: "x".repeat(900), lost: "opened files".into() })
+        };
         (0..200)
             .map(|number| ProgramStatus {
                 name: format!("program {number}"),
                 problem: problem(number),
-                run_time_ns: number as u64,
-                run_count: 1,
-                missed: 0,
+                run_time_ns: Some(number as u64),
+                run_count: Some(1),
+                missed: None,
             })
             .collect()
     }
@@ -127,7 +130,7 @@ fn a_refusal_of_the_programs_comes_with_its_reason() {
 #[test]
 fn counters_and_all_pages_of_programs_come_over() {
     let (client, _heard, _) = start();
-    assert_eq!(client.counters().unwrap()[0].fired, 3);
+    assert_eq!(client.counters().unwrap().by_kind[0].fired, 3);
     let programs = client.programs().unwrap();
     assert_eq!(programs.len(), 200);
     assert_eq!(programs[199].name, "program 199");
@@ -250,10 +253,10 @@ fn a_loader_that_does_not_answer_costs_no_more_than_the_timeout() {
     channel::send(&ours, &Answer::Done.encode(late), None).unwrap();
     let answering = std::thread::spawn(move || {
         let number = Request::decode(&channel::receive(&ours, false).unwrap().unwrap().bytes).0.unwrap();
-        channel::send(&ours, &Answer::Counters(vec![]).encode(number), None).unwrap();
+        channel::send(&ours, &Answer::Counters(KernelCounters::default()).encode(number), None).unwrap();
         ours
     });
-    assert_eq!(client.counters(), Ok(vec![]));
+    assert_eq!(client.counters(), Ok(KernelCounters::default()));
     drop(answering.join().unwrap());
 }
 
