@@ -191,7 +191,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let fd = file.as_file().as_raw_fd().unsigned_abs();
         assert!(matches!(live.output(pid, fd), Output::File { path, .. } if path == file.path()));
-        let (pipe, _end) = std::io::pipe().unwrap();
+        let (pipe, _end) = io::pipe().unwrap();
         assert!(matches!(live.output(pid, pipe.as_raw_fd().unsigned_abs()), Output::Stream(_)));
         assert_eq!(live.output(pid, 1_000_000), Output::Nowhere);
     }
