@@ -40,7 +40,11 @@ fn vllm(system: &FakeSystem, pid: u32, parent: u32, line: &str) {
     system.start(pid, parent, line);
     system.fork(pid + 1, pid);
     system.title(pid + 1, "VLLM::EngineCore");
-    system.start(pid + 2, pid, "/srv/venv/bin/python -c 'from multiprocessing.resource_tracker import main;main(5)'");
+    system.start(
+        pid + 2,
+        pid,
+        "/srv/venv/bin/python -c 'from multiprocessing.resource_tracker import main;main(5)'",
+    );
     system.fork(pid + 3, pid + 1);
     system.title(pid + 3, "VLLM::Worker_TP0");
 }
@@ -119,7 +123,9 @@ fn nothing_new_is_nothing_told_and_arguments_are_read_once() {
     let before = system.reads.get();
     assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
     assert_eq!(system.reads.get(), before);
-    assert_eq!(discovery.report(), ScanReport { processes: 506, read: 0, denied: 0, beyond: 0 });
+    let report = discovery.report();
+    assert_eq!((report.processes, report.read), (506, 0));
+    assert!((350..400).contains(&report.rested), "{report:?}");
 }
 
 #[test]
@@ -194,9 +200,48 @@ fn without_exec_events_a_look_finds_what_became_an_engine() {
 }
 
 #[test]
+fn what_rests_is_found_at_once_by_its_exec_and_within_four_looks_without() {
+    for events in [true, false] {
+        let system = machine();
+        system.start(100, 10, "bash /srv/download-model.sh");
+        let mut discovery = discovery();
+        for _ in 0..9 {
+            assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
+        }
+        system.exec(100, SGLANG);
+        let changes = if events {
+            discovery.exec(&system, 100, NOW)
+        } else {
+            (0..4).flat_map(|_| discovery.scan(&system, NOW).unwrap()).collect()
+        };
+        assert_eq!(found(&changes).len(), 1);
+    }
+}
+
+#[test]
+fn a_stranger_whose_parents_number_is_an_engines_now_is_not_part_of_it() {
+    let system = machine();
+    system.start(100, 10, "bash");
+    system.start(101, 100, "sleep 1000");
+    let mut discovery = discovery();
+    for _ in 0..5 {
+        discovery.scan(&system, NOW).unwrap();
+    }
+    system.end(100);
+    system.start(100, 10, SGLANG);
+    let changes: Vec<Change> = (0..6).flat_map(|_| discovery.scan(&system, NOW).unwrap()).collect();
+    assert_eq!(found(&changes).len(), 1);
+    assert_eq!(pids(found(&changes)[0]), [100]);
+}
+
+#[test]
 fn two_engines_and_their_router_are_three_workers() {
     let system = machine();
-    system.start(50, 10, "python -m sglang_router.launch_router --pd-disaggregation --prefill http://a --decode http://b");
+    system.start(
+        50,
+        10,
+        "python -m sglang_router.launch_router --pd-disaggregation --prefill http://a --decode http://b",
+    );
     vllm(&system, 100, 50, VLLM);
     vllm(&system, 200, 50, &VLLM.replace("8100", "8200").replace("kv_producer", "kv_consumer"));
     let changes = discovery().scan(&system, NOW).unwrap();
@@ -299,7 +344,9 @@ fn a_dead_process_that_was_not_waited_for_is_gone() {
 fn titles_without_a_leader_stand_for_their_tree_and_guess_nothing() {
     let system = machine();
     // The server died before the agent came.
-    for (pid, title) in [(101, "sglang::scheduler_TP0"), (102, "sglang::scheduler_TP1"), (103, "sglang::detokenizer")] {
+    for (pid, title) in
+        [(101, "sglang::scheduler_TP0"), (102, "sglang::scheduler_TP1"), (103, "sglang::detokenizer")]
+    {
         system.start(pid, 1, "python");
         system.title(pid, title);
         system.change(pid, |fake| fake.stat.session = 77);
@@ -343,7 +390,10 @@ fn actors_of_ray_join_the_one_server_beside_them() {
     assert!(!pids(found(&changes)[0]).contains(&62), "its libraries are not loaded yet");
     system.change(62, |fake| fake.mapped = vec!["/v/site-packages/vllm/_C.abi3.so".to_owned()]);
     let changes = discovery.scan(&system, NOW).unwrap();
-    assert!(matches!(changes.as_slice(), [Change::Changed(worker)] if pids(worker).contains(&62)), "{changes:?}");
+    assert!(
+        matches!(changes.as_slice(), [Change::Changed(worker)] if pids(worker).contains(&62)),
+        "{changes:?}"
+    );
 }
 
 #[test]
@@ -400,7 +450,10 @@ fn a_file_of_settings_is_read_and_arguments_win() {
     system.start(100, 10, "vllm serve m --kv-transfer-config '{\"kv_connector\":\"LMCacheConnectorV1\",\"kv_role\":\"kv_both\"}' --config e.yaml");
     system.environment(100, &["LMCACHE_CONFIG_FILE=/etc/lmcache.yaml"]);
     system.files.borrow_mut().extend([
-        ("/etc/lmcache.yaml".into(), "chunk_size: 128\nremote_url: redis://u:pw@h:1\napi_key: secret\n".to_owned()),
+        (
+            "/etc/lmcache.yaml".into(),
+            "chunk_size: 128\nremote_url: redis://u:pw@h:1\napi_key: secret\n".to_owned(),
+        ),
         ("/run/engine/e.yaml".into(), "tensor-parallel-size: 4\nmodel_tag: other\n".to_owned()),
     ]);
     let changes = discovery().scan(&system, NOW).unwrap();
