@@ -5,6 +5,8 @@
 
 pub mod detect;
 pub mod evaluate;
+pub mod intake;
 pub mod ledger;
 pub mod lineage;
+pub mod run;
 pub mod view;

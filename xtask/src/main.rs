@@ -8,6 +8,7 @@
 mod bench;
 mod docs;
 mod fuzz;
+mod lab;
 mod score;
 mod setup;
 mod step;
@@ -39,6 +40,8 @@ enum Task {
     Score(score::Arguments),
     /// Measure throughput against ripgrep and grep on the same logs.
     Bench(bench::Arguments),
+    /// Run kvprov beside store rigs and compare what it finds with what happened.
+    Lab(lab::Arguments),
     /// Build kvprov and run it on this machine.
     Up(up::Arguments),
     /// Feed a parser with mutated input until it breaks or the time is over.
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Score(arguments) => score::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Lab(arguments) => lab::run(&arguments),
         Task::Up(arguments) => up::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
     };

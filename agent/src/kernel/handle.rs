@@ -59,7 +59,7 @@ impl Handle {
         Self {
             opens: 1,
             created: open.is_some_and(|record| {
-                record.opens_for_writing() && (record.has_flag("O_CREAT") || record.has_flag("O_TRUNC"))
+                record.opens_for_writing() && record.open_flags().creates_or_truncates()
             }),
             reads: 0,
             bytes_read: 0,
@@ -78,7 +78,7 @@ impl Handle {
     /// The process opened it once more.
     pub(crate) fn reopen(&mut self, record: &Record, stamp: Stamp) {
         self.opens = self.opens.saturating_add(1);
-        self.created |= record.opens_for_writing() && record.has_flag("O_TRUNC");
+        self.created |= record.opens_for_writing() && record.open_flags().truncates();
         self.last = stamp;
     }
 

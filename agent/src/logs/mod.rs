@@ -12,11 +12,13 @@
 
 mod assembly;
 mod candidates;
+mod carry;
 pub mod clock;
 mod counts;
 mod emit;
 mod explain;
 mod fold;
+pub mod follow;
 mod interpret;
 mod known;
 mod lookback;
@@ -28,5 +30,6 @@ mod undated;
 mod worker_news;
 mod wrapping;
 
+pub use carry::Carry;
 pub use counts::LineCounts;
 pub use reader::{LogOptions, LogReader, MAX_LINE};

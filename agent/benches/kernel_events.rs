@@ -1,0 +1,2 @@
+//! What a record of the kernel programs costs, from the ring to the reader.
+fn main() {}
