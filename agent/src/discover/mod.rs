@@ -6,6 +6,7 @@
 //! restarted agent finds the same workers. What cannot be read is unknown and named in [`FoundWorker::unread`], never a default.
 //! Nothing of arguments and environment is kept but the settings that facts read.
 
+mod assisted;
 pub mod container;
 #[cfg(test)]
 mod fake;
@@ -20,6 +21,7 @@ mod tree;
 mod version;
 mod worker;
 
+pub use assisted::AssistedProcesses;
 pub use container::Container;
 pub use known::ScanReport;
 pub use live::LiveProcesses;
