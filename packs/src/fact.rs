@@ -115,9 +115,7 @@ impl Packs {
         for rule in &self.facts {
             let own = engine == Some(rule.engine.as_str());
             let open = engine.is_none() && rule.applies_when.is_empty();
-            if (own || open)
-                && !resolved.facts.contains_key(&rule.fact)
-                && hold(&rule.when, &resolved.facts)
+            if (own || open) && !resolved.facts.contains_key(&rule.fact) && hold(&rule.when, &resolved.facts)
             {
                 if rule.may_hide(seen) {
                     hidden.insert(&rule.fact);

@@ -23,7 +23,9 @@ pub fn path_of(cgroup: &str) -> &str {
         Some((hierarchy, parts.nth(1)?))
     });
     // On a mixed system version 2 is there and may be empty.
-    lines.max_by_key(|(hierarchy, path)| (path.len() > 1, *hierarchy == "0", path.len())).map_or("", |(_, path)| path)
+    lines
+        .max_by_key(|(hierarchy, path)| (path.len() > 1, *hierarchy == "0", path.len()))
+        .map_or("", |(_, path)| path)
 }
 
 /// Whether a path lies at or below another, `/` being everything.
@@ -82,7 +84,9 @@ mod tests {
             (format!("/docker/{ID}"), None, None),
             (format!("/machine.slice/libpod-{ID}.scope/container"), None, None),
             (
-                format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid_}.slice/cri-containerd-{ID}.scope"),
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid_}.slice/cri-containerd-{ID}.scope"
+                ),
                 Some(UID),
                 Some("burstable"),
             ),
@@ -93,7 +97,9 @@ mod tests {
             ),
             (format!("/kubepods/besteffort/pod{UID}/{ID}"), Some(UID), Some("besteffort")),
             (
-                format!("/system.slice/containerd.service/kubepods-besteffort-pod{uid_}.slice:cri-containerd:{ID}"),
+                format!(
+                    "/system.slice/containerd.service/kubepods-besteffort-pod{uid_}.slice:cri-containerd:{ID}"
+                ),
                 Some(UID),
                 Some("besteffort"),
             ),
@@ -107,7 +113,13 @@ mod tests {
 
     #[test]
     fn a_process_of_the_machine_is_in_no_container() {
-        for path in ["/", "", "/user.slice/user-0.slice/session-1.scope", "/system.slice/docker.service", "/init.scope"] {
+        for path in [
+            "/",
+            "",
+            "/user.slice/user-0.slice/session-1.scope",
+            "/system.slice/docker.service",
+            "/init.scope",
+        ] {
             assert_eq!(Container::of(path), None, "{path}");
         }
     }

@@ -15,6 +15,10 @@ use std::io;
 const MAX_PROCESSES: usize = 1 << 18;
 /// Looks at a process whose name fits an entry and whose environment or libraries do not yet.
 const PATIENCE: u8 = 20;
+/// Looks after which a process that is no engine's rests.
+const RESTING: u8 = 3;
+/// A resting process is looked at every so many looks. Until then only an exec event tells that it became something else.
+const REST: u64 = 4;
 /// Parents that are looked up for a new process.
 const MAX_PARENTS: usize = 64;
 
@@ -35,6 +39,8 @@ pub(super) struct Known<'p> {
     arguments_at: u64,
     /// Looks that are left before what is not yet decided is no engine.
     patience: u8,
+    /// Looks at it, up to [`RESTING`].
+    looks: u8,
     seen: u64,
 }
 
@@ -45,6 +51,8 @@ pub struct ScanReport {
     pub processes: u64,
     /// Of them, those whose arguments were read.
     pub read: u64,
+    /// Of them, those that were not looked at since nothing becomes of them for long.
+    pub rested: u64,
     /// Processes that may not be looked at.
     pub denied: u64,
     /// Processes beyond the bound, which were not looked at.
@@ -77,6 +85,10 @@ impl<'p> Table<'p> {
                 report.beyond += 1;
                 continue;
             }
+            if self.rests(pid) {
+                report.rested += 1;
+                continue;
+            }
             match self.update(system, pid, false) {
                 Ok(was_read) => report.read += u64::from(was_read),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => report.denied += 1,
@@ -87,6 +99,19 @@ impl<'p> Table<'p> {
         let round = self.round;
         self.all.retain(|_, known| known.seen == round);
         Ok(report)
+    }
+
+    /// Whether a process is left alone this time: most of a machine never become an engine, and reading about them is
+    /// what costs.
+    fn rests(&mut self, pid: u32) -> bool {
+        let round = self.round;
+        let Some(known) = self.all.get_mut(&pid) else { return false };
+        let is_stranger = known.signature.is_none() && known.worker.is_none() && known.patience == 0;
+        let rests = is_stranger && known.looks >= RESTING && (u64::from(pid) + round) % REST != 0;
+        if rests {
+            known.seen = round;
+        }
+        rests
     }
 
     /// Looks at one process and at those parents that are not known yet. `false` when it is not there.
@@ -122,6 +147,7 @@ impl<'p> Table<'p> {
             if is_same && known.patience == 0 {
                 known.parent = stat.parent;
                 known.session = stat.session;
+                known.looks = known.looks.saturating_add(1).min(RESTING);
                 known.seen = self.round;
                 return Ok(false);
             }
@@ -160,6 +186,7 @@ impl<'p> Table<'p> {
             worker,
             arguments_at: stat.arguments_at,
             patience: if is_open { patience } else { 0 },
+            looks: 0,
             seen: self.round,
         };
         self.all.insert(key.pid, known);

@@ -21,6 +21,8 @@ const STAT_BYTES: usize = 4096;
 pub struct LiveProcesses {
     proc: OwnedFd,
     root: PathBuf,
+    /// The processes of other users do not show.
+    is_hidden: bool,
 }
 
 // === impl LiveProcesses ===
@@ -32,7 +34,14 @@ impl LiveProcesses {
         let root = PathBuf::from("/proc");
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let proc = rustix::fs::open(&root, flags, Mode::empty())?;
-        Ok(Self { proc, root })
+        // Nobody may trace the first process of a machine without being its root.
+        let is_hidden = !root.join("1/stat").exists();
+        Ok(Self { proc, root, is_hidden })
+    }
+
+    /// Whether `/proc` hides the processes of other users.
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
     }
 
     fn file(&self, pid: u32, name: &str) -> io::Result<fs::File> {
@@ -84,19 +93,7 @@ impl Processes for LiveProcesses {
     }
 
     fn mapped_files(&self, pid: u32) -> io::Result<Vec<String>> {
-        let mut paths = BTreeSet::new();
-        let mut lines = BufReader::with_capacity(64 << 10, self.file(pid, "maps")?);
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line)? > 0 && paths.len() < MAX_MAPPED {
-            if let Some(at) = memchr::memchr(b'/', &line) {
-                let path = String::from_utf8_lossy(line[at..].trim_ascii_end());
-                if !paths.contains(path.as_ref()) {
-                    paths.insert(path.into_owned());
-                }
-            }
-            line.clear();
-        }
-        Ok(paths.into_iter().collect())
+        mapped(self.file(pid, "maps")?)
     }
 
     fn cgroup(&self, pid: u32) -> io::Result<String> {
@@ -153,6 +150,23 @@ impl Processes for LiveProcesses {
     }
 }
 
+/// Paths in a memory map, each once.
+pub(super) fn mapped(map: impl Read) -> io::Result<Vec<String>> {
+    let mut paths = BTreeSet::new();
+    let mut lines = BufReader::with_capacity(64 << 10, map);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 && paths.len() < MAX_MAPPED {
+        if let Some(at) = memchr::memchr(b'/', &line) {
+            let path = String::from_utf8_lossy(line[at..].trim_ascii_end());
+            if !paths.contains(path.as_ref()) {
+                paths.insert(path.into_owned());
+            }
+        }
+        line.clear();
+    }
+    Ok(paths.into_iter().collect())
+}
+
 /// `PID/name` without an allocation: this path is built for every process of the machine.
 fn pid_path<'b>(buffer: &'b mut [u8; 32], pid: u32, name: &str) -> &'b str {
     use io::Write as _;
@@ -191,7 +205,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let fd = file.as_file().as_raw_fd().unsigned_abs();
         assert!(matches!(live.output(pid, fd), Output::File { path, .. } if path == file.path()));
-        let (pipe, _end) = std::io::pipe().unwrap();
+        let (pipe, _end) = io::pipe().unwrap();
         assert!(matches!(live.output(pid, pipe.as_raw_fd().unsigned_abs()), Output::Stream(_)));
         assert_eq!(live.output(pid, 1_000_000), Output::Nowhere);
     }

@@ -6,6 +6,7 @@
 //! restarted agent finds the same workers. What cannot be read is unknown and named in [`FoundWorker::unread`], never a default.
 //! Nothing of arguments and environment is kept but the settings that facts read.
 
+mod assisted;
 pub mod container;
 #[cfg(test)]
 mod fake;
@@ -20,6 +21,7 @@ mod tree;
 mod version;
 mod worker;
 
+pub use assisted::AssistedProcesses;
 pub use container::Container;
 pub use known::ScanReport;
 pub use live::LiveProcesses;
@@ -131,13 +133,7 @@ impl<'p> Discovery<'p> {
     }
 
     /// A process ended, with all its threads.
-    pub fn exited(
-        &mut self,
-        system: &dyn Processes,
-        pid: u32,
-        exit: Exit,
-        at: WallTime,
-    ) -> Vec<Change> {
+    pub fn exited(&mut self, system: &dyn Processes, pid: u32, exit: Exit, at: WallTime) -> Vec<Change> {
         let Some(known) = self.table.all.get(&pid) else { return Vec::new() };
         let key = known.key;
         // The number may have been used again before this was heard.
@@ -170,12 +166,8 @@ impl<'p> Discovery<'p> {
         let is_gone = |key: &ProcessKey, tracked: &Tracked<'p>| {
             forest.roots.get(key).is_none_or(|root| root.signature.engine != tracked.told.engine)
         };
-        let gone: Vec<ProcessKey> = self
-            .workers
-            .iter()
-            .filter(|(key, tracked)| is_gone(key, tracked))
-            .map(|(key, _)| *key)
-            .collect();
+        let gone: Vec<ProcessKey> =
+            self.workers.iter().filter(|(key, tracked)| is_gone(key, tracked)).map(|(key, _)| *key).collect();
         for key in gone {
             let Some(tracked) = self.workers.remove(&key) else { continue };
             let exit = self.exits.remove(&key);
@@ -227,7 +219,8 @@ impl<'p> Discovery<'p> {
                 tracked.print != print || is_scan && is_incomplete && tracked.looks.is_power_of_two()
             }
         };
-        let mut processes = tracked.as_mut().map(|old| std::mem::take(&mut old.processes)).unwrap_or_default();
+        let mut processes =
+            tracked.as_mut().map(|old| std::mem::take(&mut old.processes)).unwrap_or_default();
         processes.retain(|process, _| members.contains(process));
         for member in members {
             self.meet(system, *member, &mut processes, is_scan);
@@ -235,7 +228,8 @@ impl<'p> Discovery<'p> {
         let look = match &tracked {
             Some(tracked) if !must_look => tracked.look.clone(),
             _ => {
-                let others: Vec<ProcessKey> = members.iter().copied().filter(|member| *member != key).collect();
+                let others: Vec<ProcessKey> =
+                    members.iter().copied().filter(|member| *member != key).collect();
                 look(system, self.packs, root.signature, key, root.started_as, &others)
             }
         };

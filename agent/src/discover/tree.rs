@@ -99,11 +99,15 @@ impl<'p> Owners<'_, 'p> {
             let mut above = None;
             chain.clear();
             while chain.len() < MAX_DEPTH {
-                if let Some(known) = owner_of.get(&at) {
-                    above = *known;
+                let Some(known) = self.table.all.get(&at) else { break };
+                // Who started later is not the parent but has its number.
+                if chain.last().is_some_and(|child| known.key.start > child.key.start) {
                     break;
                 }
-                let Some(known) = self.table.all.get(&at) else { break };
+                if let Some(root) = owner_of.get(&at) {
+                    above = *root;
+                    break;
+                }
                 chain.push(known);
                 at = known.parent;
             }
@@ -142,6 +146,7 @@ impl<'p> Owners<'_, 'p> {
         for orphan in orphans {
             let Some(signature) = orphan.signature else { continue };
             let parent = self.table.all.get(&orphan.parent);
+            let parent = parent.filter(|parent| parent.key.start <= orphan.key.start);
             if parent.is_some_and(is_member) {
                 continue; // Not the topmost.
             }
@@ -156,7 +161,9 @@ impl<'p> Owners<'_, 'p> {
             }
         }
         for group in groups.values() {
-            let Some(first) = group.iter().min_by_key(|known| (known.key.start, known.key.pid)) else { continue };
+            let Some(first) = group.iter().min_by_key(|known| (known.key.start, known.key.pid)) else {
+                continue;
+            };
             if let Some(signature) = first.signature {
                 self.stand_ins.insert(first.key, stand_in(packs, signature));
             }

@@ -115,14 +115,18 @@ mod tests {
     fn a_version_is_read_from_the_name_of_the_metadata() {
         assert_eq!(version_in("eng-0.32.0.dist-info", "eng").as_deref(), Some("0.32.0"));
         assert_eq!(version_in("Eng_X-0.3.13.post1.dist-info", "eng_x").as_deref(), Some("0.3.13.post1"));
-        for other in ["eng_flash-1.0.dist-info", "eng", "eng-0.1", "eng-soon.dist-info", "engine-1.dist-info"] {
+        for other in ["eng_flash-1.0.dist-info", "eng", "eng-0.1", "eng-soon.dist-info", "engine-1.dist-info"]
+        {
             assert_eq!(version_in(other, "eng"), None, "{other}");
         }
     }
 
     #[test]
     fn folders_are_found_in_paths() {
-        assert_eq!(package_folder("/v/lib/python3.11/site-packages/a/b.so"), Some("/v/lib/python3.11/site-packages"));
+        assert_eq!(
+            package_folder("/v/lib/python3.11/site-packages/a/b.so"),
+            Some("/v/lib/python3.11/site-packages")
+        );
         assert_eq!(package_folder("/usr/lib/libc.so.6"), None);
         assert_eq!(prefix_of(Path::new("/v/bin/e")), Some(PathBuf::from("/v")));
         assert_eq!(prefix_of(Path::new("bin/e")), None);
