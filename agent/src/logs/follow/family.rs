@@ -54,6 +54,8 @@ pub(super) struct Family<'p> {
     seen: Vec<Seen>,
     /// Files beside it that may be growing copies: their size and since when they have it.
     growing: HashMap<Inode, (u64, Instant)>,
+    /// Of the oldest file beside it of which is not known yet whether it is a copy.
+    undecided: Option<usize>,
     directory: Option<(PathBuf, FileStat)>,
     again_at: Option<Instant>,
     listed: Option<Instant>,
@@ -103,6 +105,7 @@ impl<'p> Family<'p> {
             live: None,
             seen: Vec::new(),
             growing: HashMap::new(),
+            undecided: None,
             directory: None,
             again_at: None,
             listed: None,
@@ -150,7 +153,7 @@ impl<'p> Family<'p> {
                 self.live = Some(inode);
                 match self.members.iter_mut().find(|member| member.inode == inode) {
                     Some(member) => {
-                        member.size = stat.size;
+                        member.set_size(stat.size);
                         self.trouble = None;
                     }
                     None => is_due |= stat.size > 0 && !others(&inode),
@@ -205,17 +208,23 @@ impl<'p> Family<'p> {
                     member.unlinked_since = None;
                     member.path = seen.path;
                     if member.input.as_ref().is_none_or(|input| !input.is_packed()) {
-                        member.size = seen.stat.size;
+                        member.set_size(seen.stat.size);
                     }
                 }
                 None => unknown.push((rank, seen)),
             }
         }
         self.find_moved(context, known, now);
-        for (_, seen) in unknown {
-            if let Err(error) = self.meet(context, &seen, now) {
-                self.trouble = Some(format!("{}: {error}", seen.path.display()));
-                self.again_at = Some(now + AGAIN_AFTER);
+        self.undecided = None;
+        // The live one first: what is set aside may be its copy.
+        for (rank, seen) in unknown.into_iter().rev() {
+            match self.meet(context, &seen, now) {
+                Ok(true) => {}
+                Ok(false) => self.undecided = Some(rank),
+                Err(error) => {
+                    self.trouble = Some(format!("{}: {error}", seen.path.display()));
+                    self.again_at = Some(now + AGAIN_AFTER);
+                }
             }
         }
         self.sort();
@@ -295,19 +304,19 @@ impl<'p> Family<'p> {
                 && Inode::of(&stat).may_be(&member.inode)
             {
                 member.is_linked = true;
-                member.size = stat.size;
+                member.set_size(stat.size);
             }
         }
     }
 
-    /// Meets a file of which nothing is known.
-    fn meet(&mut self, context: &Context<'p>, seen: &Seen, now: Instant) -> io::Result<()> {
+    /// Meets a file of which nothing is known; false where it has to be looked at again.
+    fn meet(&mut self, context: &Context<'p>, seen: &Seen, now: Instant) -> io::Result<bool> {
         let inode = Inode::of(&seen.stat);
         let mut input = Input::new(context.files.open(&seen.path)?, seen.is_packed())?;
         let stat = input.stat()?;
         if !stat.is_regular || Inode::of(&stat) != inode {
             self.again_at = Some(now);
-            return Ok(());
+            return Ok(false);
         }
         let mut head = vec![0; HEAD];
         let length = input.read_at(0, &mut head)?;
@@ -323,10 +332,10 @@ impl<'p> Family<'p> {
         let rests = unchanged_for >= COPIED_AFTER.min(context.timing.copied_after);
         let wait = |family: &mut Self| {
             family.again_at = Some(now + AGAIN_AFTER);
-            Ok(())
+            Ok(false)
         };
         if head.is_empty() || (head.len() < HEAD && !head.contains(&b'\n') && (is_live || !rests)) {
-            return if is_live { Ok(()) } else { wait(self) };
+            return if is_live { Ok(true) } else { wait(self) };
         }
         if !is_live {
             let mut copied = None;
@@ -355,18 +364,18 @@ impl<'p> Family<'p> {
                 let mut copy = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
                 copy.is_copy = true;
                 self.members.push(copy);
-                return Ok(());
+                return Ok(true);
             }
             if self.source.not_before.is_some_and(|begin| stat.modified < begin.0) {
                 // Set aside before the worker began.
-                return Ok(());
+                return Ok(true);
             }
         }
         self.growing.remove(&inode);
         let mut member = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
         member.input = Some(input);
         self.members.push(member);
-        Ok(())
+        Ok(true)
     }
 
     /// Oldest first: what has no name any more, what was set aside, the live file.
@@ -374,6 +383,11 @@ impl<'p> Family<'p> {
         let ranks: HashMap<Inode, usize> =
             self.seen.iter().enumerate().map(|(rank, seen)| (Inode::of(&seen.stat), rank + 1)).collect();
         self.members.sort_by_key(|member| ranks.get(&member.inode).copied().unwrap_or(0));
+    }
+
+    fn rank_of(&self, at: usize) -> usize {
+        let inode = self.members[at].inode;
+        self.seen.iter().position(|seen| Inode::of(&seen.stat) == inode).unwrap_or(0)
     }
 
     /// Opens what may have to be read, before its name goes.
@@ -402,7 +416,7 @@ impl<'p> Family<'p> {
             }
             member.unlinked_since.get_or_insert(now);
             let is_closed = member.input.is_none() && member.reading.is_none();
-            let unread = member.size.saturating_sub(member.reached());
+            let unread = member.peak.saturating_sub(member.reached());
             if is_closed && !member.done && !member.is_copy {
                 // It may come back under another name, or packed.
                 let due = member.unlinked_since.unwrap_or(now) + context.timing.copied_after * 2;
@@ -459,6 +473,10 @@ impl<'p> Family<'p> {
                 return Progress::Some;
             }
             if member.input.is_some() && member.reading.is_none() && (!member.done || member.has_more()) {
+                if member.is_untouched() && self.undecided.is_some_and(|rank| self.rank_of(at) > rank) {
+                    // An older one may have to be read before it.
+                    return Progress::None;
+                }
                 return self.begin(context, known, others, at, carry, now);
             }
             let mut room = buffer.len() as u64;
@@ -506,7 +524,7 @@ impl<'p> Family<'p> {
                 }
             }
         }
-        let is_new = member.rest.position == 0 && member.generation == 0 && member.rest.seam == Carry::begin();
+        let is_new = member.is_untouched() && member.rest.seam == Carry::begin();
         if let Some(carry) = carry.filter(|_| is_new) {
             member.rest.seam = carry;
         }
@@ -581,25 +599,26 @@ impl<'p> Family<'p> {
         if let Some(input) = &new.input
             && let Ok(stat) = input.stat()
         {
-            new.size = stat.size;
+            new.set_size(stat.size);
         }
         let reached = old.reached();
         match copy {
             Some((seen, input)) => {
                 let size = seen.stat.size;
-                let unread = old.size.saturating_sub(size.max(reached));
+                let unread = old.peak.saturating_sub(size.max(reached));
                 old.inode = Inode::of(&seen.stat);
                 old.path = seen.path;
                 old.size = size;
+                old.peak = size;
                 old.input = Some(input);
-                if unread > 0 && old.size > size {
+                if unread > 0 {
                     old.told.push(loss(&self.source, old, unread, "truncated before it was read"));
                 }
                 let inode = old.inode;
                 self.members.retain(|member| !(member.is_copy && member.inode == inode));
             }
             None => {
-                let unread = old.size.saturating_sub(reached);
+                let unread = old.peak.saturating_sub(reached);
                 old.inode = Inode { device: 0, inode: 0, born: None };
                 old.is_linked = false;
                 if kept.is_none() || unread > 0 {

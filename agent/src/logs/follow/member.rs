@@ -43,6 +43,8 @@ pub(super) struct Member<'p> {
     pub(super) is_copy: bool,
     /// Bytes it had when it was last looked at.
     pub(super) size: u64,
+    /// The most bytes it had.
+    pub(super) peak: u64,
     /// Last change as last seen.
     changed: i64,
     /// Last change as first seen.
@@ -91,6 +93,7 @@ impl<'p> Member<'p> {
             done: false,
             is_copy: false,
             size: stat.size,
+            peak: stat.size,
             changed: stat.modified,
             modified: stat.modified,
             past: Vec::new(),
@@ -121,6 +124,7 @@ impl<'p> Member<'p> {
             done: saved.done,
             is_copy: saved.is_copy,
             size: saved.size,
+            peak: saved.size,
             changed: 0,
             modified: saved.modified,
             past: saved.past,
@@ -154,7 +158,7 @@ impl<'p> Member<'p> {
             before,
             taken,
             done: self.done,
-            size: self.size,
+            size: self.peak,
             modified: self.modified,
             past: self.past.clone(),
             is_copy: self.is_copy,
@@ -164,6 +168,11 @@ impl<'p> Member<'p> {
     /// Bytes read so far.
     pub(super) fn position(&self) -> u64 {
         self.reading.as_ref().map_or(self.rest.position, Reading::position)
+    }
+
+    /// Nothing was read of it, ever.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.reading.is_none() && self.rest.position == 0 && self.generation == 0
     }
 
     /// Bytes whose observations were told, perhaps by an earlier run.
@@ -184,6 +193,11 @@ impl<'p> Member<'p> {
         !self.told.is_empty() || self.reading.as_ref().is_some_and(Reading::has_out)
     }
 
+    pub(super) fn set_size(&mut self, size: u64) {
+        self.size = size;
+        self.peak = self.peak.max(size);
+    }
+
     /// Opens it where that was not done.
     pub(super) fn open(&mut self, files: &dyn Files, packed: bool) -> io::Result<()> {
         if self.input.is_some() {
@@ -200,7 +214,7 @@ impl<'p> Member<'p> {
         }
         self.input = Some(Input::new(file, packed)?);
         if !packed {
-            self.size = stat.size;
+            self.set_size(stat.size);
         }
         Ok(())
     }
@@ -242,11 +256,12 @@ impl<'p> Member<'p> {
         let packed = input.is_packed();
         if !packed {
             let stat = input.stat()?;
-            if stat.size < reached {
+            if stat.size < reached.max(self.head.len() as u64) {
                 return Ok(Step::Truncated);
             }
             let is_same = stat.size == at && stat.modified == self.changed;
             self.size = stat.size;
+            self.peak = self.peak.max(stat.size);
             self.changed = stat.modified;
             if is_same {
                 return Ok(Step::AtEnd);
@@ -267,6 +282,10 @@ impl<'p> Member<'p> {
             return Ok(Step::AtEnd);
         }
         let bytes = &buffer[..length];
+        if at == 0 && !bytes.starts_with(&self.head[..self.head.len().min(length)]) {
+            // It was truncated since its begin was looked at.
+            return Ok(Step::Truncated);
+        }
         if reading.is_at_begin() {
             // A writer that goes on where it was before a truncation leaves a hole.
             let hole = bytes.iter().position(|byte| *byte != 0).unwrap_or(length);
@@ -387,6 +406,7 @@ impl<'p> Member<'p> {
             done: false,
             is_copy: false,
             size: from,
+            peak: from,
             changed: 0,
             modified: self.modified,
             past,
