@@ -174,13 +174,20 @@ impl Bench {
         let wanted: BTreeMap<String, usize> = requests.map(|number| (format!("r{number:07}"), 1)).collect();
         let told = self.told();
         let missing: Vec<_> = wanted.keys().filter(|key| !told.contains_key(*key)).take(5).collect();
-        let wrong: Vec<_> = told.iter().filter(|(key, ids)| **ids != 1 || !wanted.contains_key(*key)).take(5).collect();
-        assert!(missing.is_empty() && wrong.is_empty(), "missing {missing:?}, not once {wrong:?}, {} told", told.len());
+        let wrong: Vec<_> =
+            told.iter().filter(|(key, ids)| **ids != 1 || !wanted.contains_key(*key)).take(5).collect();
+        assert!(
+            missing.is_empty() && wrong.is_empty(),
+            "missing {missing:?}, not once {wrong:?}, {} told",
+            told.len()
+        );
     }
 
     fn losses(&self) -> Vec<(String, i64)> {
         let of = |one: &Observation| match &one.body {
-            Body::Loss(loss) => Some((loss.reason.clone().unwrap_or_default(), loss.bytes.unwrap_or_default())),
+            Body::Loss(loss) => {
+                Some((loss.reason.clone().unwrap_or_default(), loss.bytes.unwrap_or_default()))
+            }
             _ => None,
         };
         let mut by_id = BTreeMap::new();
@@ -278,7 +285,10 @@ fn several_rotations_between_two_looks_lose_nothing() {
     bench.settle();
     for round in 0..5 {
         for number in (1..8).rev() {
-            let _ = fs::rename(bench.path(&format!("e.log.{number}")), bench.path(&format!("e.log.{}", number + 1)));
+            let _ = fs::rename(
+                bench.path(&format!("e.log.{number}")),
+                bench.path(&format!("e.log.{}", number + 1)),
+            );
         }
         fs::rename(bench.path("e.log"), bench.path("e.log.1")).unwrap();
         bench.write("e.log", 3 + round * 2..5 + round * 2);
@@ -487,7 +497,10 @@ fn after_a_kill_nothing_is_missing_and_nothing_new() {
     }
     bench.settle();
     let told = bench.told();
-    assert!((0..140).chain(1000..1020).all(|number| told.get(&format!("r{number:07}")) == Some(&1)), "{told:?}");
+    assert!(
+        (0..140).chain(1000..1020).all(|number| told.get(&format!("r{number:07}")) == Some(&1)),
+        "{told:?}"
+    );
     assert_eq!(told.len(), 160);
     // What was saved is not told again.
     assert!(bench.seen.len() <= 180, "{}", bench.seen.len());
@@ -583,7 +596,10 @@ impl Bench {
 
     /// All bodies by id, with the folded counts.
     fn bodies(&self) -> BTreeMap<String, String> {
-        self.seen.iter().map(|one| (one.envelope.id.to_hex(), format!("{:?} {:?}", one.envelope.wall, one.body))).collect()
+        self.seen
+            .iter()
+            .map(|one| (one.envelope.id.to_hex(), format!("{:?} {:?}", one.envelope.wall, one.body)))
+            .collect()
     }
 }
 
@@ -662,7 +678,13 @@ fn a_removed_source_is_read_to_where_it_was_and_its_successor_goes_on_there() {
     bench.write("e.log", 5..7);
     bench.pass(3);
     bench.assert_each_once(0..7);
-    let of = |worker: &str| bench.seen.iter().filter(|one| one.envelope.worker.as_ref().is_some_and(|w| w.as_str() == worker)).count();
+    let of = |worker: &str| {
+        bench
+            .seen
+            .iter()
+            .filter(|one| one.envelope.worker.as_ref().is_some_and(|w| w.as_str() == worker))
+            .count()
+    };
     assert_eq!((of("w"), of("w2")), (5, 2));
 }
 
@@ -707,7 +729,9 @@ fn write_at_full_speed(directory: &Path, rotation: Rotation, lines: u64, each: u
             let batch = (number + 50).min(end);
             let text: String = (number..batch)
                 .map(|number| match rotation {
-                    Rotation::Kubelet => format!("2026-01-02T10:00:00.{:09}Z stderr F {}", number, line(number)),
+                    Rotation::Kubelet => {
+                        format!("2026-01-02T10:00:00.{:09}Z stderr F {}", number, line(number))
+                    }
                     _ => line(number),
                 })
                 .collect();
@@ -828,7 +852,8 @@ fn follow_at_full_speed(rotation: Rotation, lines: u64, each: u64, restarts: u64
             continue;
         }
         // All that is there was read a while ago, and the writer is done.
-        if writer.is_finished() && rested.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(4) {
+        if writer.is_finished() && rested.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(4)
+        {
             break;
         }
     }
@@ -884,7 +909,186 @@ fn twenty_million_lines_are_told_once() {
     let run = follow_at_full_speed(Rotation::CopyTruncate, 20_000_000, 1_000_000, 5, false);
     let missing = run.told.iter().filter(|count| **count == 0).count();
     let doubled = run.told.iter().filter(|count| **count > 1).count();
-    eprintln!("CopyTruncate: {missing} missing, {doubled} doubled, {} losses of {} bytes", run.losses, run.lost);
+    eprintln!(
+        "CopyTruncate: {missing} missing, {doubled} doubled, {} losses of {} bytes",
+        run.losses, run.lost
+    );
     assert_eq!(doubled, 0);
     assert!(missing == 0 || run.lost > 0);
+}
+
+// --- any sequence ---
+
+/// One thing that happens to a log or to whoever follows it.
+#[derive(Debug, Clone)]
+enum Step {
+    /// So many lines; the last one only half if `.1`.
+    Write(u64, bool),
+    Rename,
+    Create,
+    Truncate,
+    CopyTruncate,
+    /// Packs the oldest file that is not packed.
+    Pack,
+    /// Looks, so many milliseconds later.
+    Look(u64),
+    Kill,
+}
+
+fn step() -> impl proptest::strategy::Strategy<Value = Step> {
+    use proptest::prelude::*;
+    prop_oneof![
+        4 => (1_u64..40, any::<bool>()).prop_map(|(lines, half)| Step::Write(lines, half)),
+        2 => Just(Step::Rename),
+        1 => Just(Step::Create),
+        1 => Just(Step::Truncate),
+        2 => Just(Step::CopyTruncate),
+        1 => Just(Step::Pack),
+        4 => prop_oneof![Just(50_u64), Just(300), Just(1200), Just(6000)].prop_map(Step::Look),
+        2 => Just(Step::Kill),
+    ]
+}
+
+/// A writer, and what is to come of it.
+struct Model {
+    bench: Bench,
+    file: File,
+    /// The rest of a line that was begun.
+    open: String,
+    next: u64,
+    /// Lines in the live file, and the first that may be unread.
+    live: std::ops::Range<u64>,
+    unread: u64,
+    /// Lines that may never be told.
+    may_be_lost: std::collections::BTreeSet<u64>,
+    rotations: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        let bench = Bench::with("e.log", timing(), (512, 2048));
+        let file = OpenOptions::new().create(true).append(true).open(bench.path("e.log")).unwrap();
+        Self {
+            bench,
+            file,
+            open: String::new(),
+            next: 0,
+            live: 0..0,
+            unread: 0,
+            may_be_lost: std::collections::BTreeSet::new(),
+            rotations: 0,
+        }
+    }
+
+    /// A writer rotates between lines.
+    fn end_line(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        self.file.write_all(open.as_bytes()).unwrap();
+    }
+
+    fn move_on(&mut self) {
+        let names: Vec<String> = fs::read_dir(self.bench.logs())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        for number in (1..=self.rotations).rev() {
+            for ending in ["", ".gz"] {
+                let name = format!("e.log.{number}{ending}");
+                if names.contains(&name) {
+                    let next = format!("e.log.{}{ending}", number + 1);
+                    fs::rename(self.bench.path(&name), self.bench.path(&next)).unwrap();
+                }
+            }
+        }
+        self.rotations += 1;
+    }
+
+    fn create(&mut self) {
+        self.file = OpenOptions::new().create(true).append(true).open(self.bench.path("e.log")).unwrap();
+        self.live = self.next..self.next;
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Write(count, half) => {
+                self.end_line();
+                let text = lines(self.next..self.next + count);
+                self.next += count;
+                self.live.end = self.next;
+                let cut = if *half { text.len() - 20 } else { text.len() };
+                self.open = text[cut..].to_owned();
+                self.file.write_all(&text.as_bytes()[..cut]).unwrap();
+            }
+            Step::Rename => {
+                self.end_line();
+                self.move_on();
+                fs::rename(self.bench.path("e.log"), self.bench.path("e.log.1")).unwrap();
+                self.create();
+            }
+            Step::Create => {
+                self.end_line();
+                // Deleted under the writer: what was not looked at is gone unless the file is open.
+                self.may_be_lost.extend(self.live.clone().filter(|number| *number >= self.unread));
+                fs::remove_file(self.bench.path("e.log")).unwrap();
+                self.create();
+            }
+            Step::Truncate => {
+                self.end_line();
+                self.may_be_lost.extend(self.live.clone().filter(|number| *number >= self.unread));
+                self.file.set_len(0).unwrap();
+                self.live = self.next..self.next;
+            }
+            Step::CopyTruncate => {
+                self.end_line();
+                self.move_on();
+                fs::copy(self.bench.path("e.log"), self.bench.path("e.log.1")).unwrap();
+                self.file.set_len(0).unwrap();
+                self.live = self.next..self.next;
+            }
+            Step::Pack => {
+                let oldest =
+                    (1..=self.rotations).rev().map(|number| self.bench.path(&format!("e.log.{number}")));
+                if let Some(path) = oldest.into_iter().find(|path| path.exists()) {
+                    pack_quietly(&path);
+                }
+            }
+            Step::Look(milliseconds) => {
+                self.bench.now += Duration::from_millis(*milliseconds);
+                while self.bench.turn() != Turn::Rest {}
+                // A line that is half written is not read yet.
+                self.unread = if self.open.is_empty() { self.next } else { self.next - 1 };
+            }
+            Step::Kill => self.bench.restart(),
+        }
+    }
+
+    fn check(mut self) -> Result<(), String> {
+        self.end_line();
+        self.bench.pass(30);
+        let told = self.bench.told();
+        for number in 0..self.next {
+            match told.get(&format!("r{number:07}")) {
+                Some(1) => {}
+                Some(ids) => return Err(format!("line {number} was told under {ids} ids")),
+                None if self.may_be_lost.contains(&number) => {}
+                None => return Err(format!("line {number} of {} was not told", self.next)),
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100), max_shrink_iters: 300, ..Default::default() })]
+
+    #[test]
+    fn any_sequence_of_rotations_and_kills_tells_every_line_once(steps in proptest::collection::vec(step(), 1..40)) {
+        let mut model = Model::new();
+        for step in &steps {
+            model.apply(step);
+        }
+        if let Err(wrong) = model.check() {
+            proptest::prop_assert!(false, "{}: {:?}", wrong, steps);
+        }
+    }
 }

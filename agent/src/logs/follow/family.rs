@@ -7,7 +7,7 @@ use super::files::FileStat;
 use super::follower::Context;
 use super::identity::{HEAD, Inode};
 use super::input::Input;
-use super::member::{Member, Paused, Step};
+use super::member::{Head, Member, Paused, Step};
 use super::names::{Rotated, is_packed_otherwise};
 use super::positions::Saved;
 use super::reading::Reading;
@@ -127,12 +127,13 @@ impl<'p> Family<'p> {
 
     /// Nothing is left to read or to hand over.
     pub(super) fn has_ended(&self) -> bool {
-        self.is_leaving
-            && self.members.iter().all(|member| member.reading.is_none() && !member.has_out())
+        self.is_leaving && self.members.iter().all(|member| member.reading.is_none() && !member.has_out())
     }
 
     pub(super) fn is_followed(&self) -> bool {
-        self.live.is_some_and(|live| self.members.iter().any(|member| member.inode == live && member.input.is_some()))
+        self.live.is_some_and(|live| {
+            self.members.iter().any(|member| member.inode == live && member.input.is_some())
+        })
     }
 
     // --- which files there are ---
@@ -217,10 +218,12 @@ impl<'p> Family<'p> {
         self.find_moved(context, known, now);
         self.undecided = None;
         // The live one first: what is set aside may be its copy.
-        for (rank, seen) in unknown.into_iter().rev() {
+        let (live, set_aside): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|(_, seen)| seen.rotated.is_none());
+        for (rank, seen) in live.into_iter().chain(set_aside) {
             match self.meet(context, &seen, now) {
                 Ok(true) => {}
-                Ok(false) => self.undecided = Some(rank),
+                Ok(false) => self.undecided = self.undecided.or(Some(rank)),
                 Err(error) => {
                     self.trouble = Some(format!("{}: {error}", seen.path.display()));
                     self.again_at = Some(now + AGAIN_AFTER);
@@ -290,7 +293,9 @@ impl<'p> Family<'p> {
     fn find_moved(&mut self, context: &Context<'p>, known: &mut Vec<Saved>, now: Instant) {
         let Some((directory, _)) = &self.directory else { return };
         let live = self.source.path.clone();
-        let own = |saved: &Saved| saved.path == live || saved.path.parent() == Some(directory) && is_of(&live, &saved.path);
+        let own = |saved: &Saved| {
+            saved.path == live || saved.path.parent() == Some(directory) && is_of(&live, &saved.path)
+        };
         let mut at = 0;
         while at < known.len() {
             if own(&known[at]) {
@@ -305,6 +310,13 @@ impl<'p> Family<'p> {
             {
                 member.is_linked = true;
                 member.set_size(stat.size);
+            }
+        }
+        for member in self.members.iter_mut().filter(|member| member.is_linked && member.head.is_empty()) {
+            // What it was is needed to know its copies.
+            let packed = member.path.extension().is_some_and(|ending| ending == "gz");
+            if !member.is_copy && !member.done && member.open(&*context.files, packed).is_ok() {
+                let _ = member.learn_head();
             }
         }
     }
@@ -334,33 +346,35 @@ impl<'p> Family<'p> {
             family.again_at = Some(now + AGAIN_AFTER);
             Ok(false)
         };
-        if head.is_empty() || (head.len() < HEAD && !head.contains(&b'\n') && (is_live || !rests)) {
+        if head.is_empty() {
+            self.again_at = Some(now + AGAIN_AFTER);
+            return Ok(true);
+        }
+        if head.len() < HEAD && !head.contains(&b'\n') && (is_live || !rests) {
             return if is_live { Ok(true) } else { wait(self) };
         }
         if !is_live {
-            let mut copied = None;
-            for (at, member) in self.members.iter().enumerate().filter(|(_, member)| !member.is_copy) {
+            let mut copied = false;
+            for member in self.members.iter_mut().filter(|member| !member.is_copy) {
                 match member.is_copied_by(&mut input, stat.size)? {
-                    Some(true) => {
-                        copied = Some(at);
-                        break;
-                    }
+                    Some(true) => {}
                     // Whoever copies it is not done.
                     None if !rests => return wait(self),
-                    _ => {}
+                    _ => continue,
                 }
-                if member.was_copied_by(&mut input, stat.size)? {
-                    copied = Some(at);
+                copied = true;
+                if !member.done && member.input.is_none() && !member.is_linked {
+                    member.input = Some(Input::new(context.files.open(&seen.path)?, seen.is_packed())?);
+                    member.path.clone_from(&seen.path);
+                    member.is_linked = true;
+                    member.learn_head()?;
                     break;
                 }
             }
-            if let Some(at) = copied {
-                let member = &mut self.members[at];
-                if !member.done && member.input.is_none() && !member.is_linked {
-                    member.input = Some(input);
-                    member.path.clone_from(&seen.path);
-                    member.is_linked = true;
-                }
+            for member in self.members.iter().filter(|member| !member.is_copy) {
+                copied = copied || member.was_copied_by(&mut input, stat.size)?;
+            }
+            if copied {
                 let mut copy = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
                 copy.is_copy = true;
                 self.members.push(copy);
@@ -394,7 +408,11 @@ impl<'p> Family<'p> {
     fn open(&mut self, context: &Context<'p>) {
         let mut open = 0;
         for member in &mut self.members {
-            if member.input.is_none() && member.is_linked && (member.has_more() || !member.done) && !member.is_copy {
+            if member.input.is_none()
+                && member.is_linked
+                && (member.has_more() || !member.done)
+                && !member.is_copy
+            {
                 let packed = member.path.extension().is_some_and(|ending| ending == "gz");
                 if let Err(error) = member.open(&*context.files, packed) {
                     self.trouble = Some(format!("{}: {error}", member.path.display()));
@@ -473,6 +491,17 @@ impl<'p> Family<'p> {
                 return Progress::Some;
             }
             if member.input.is_some() && member.reading.is_none() && (!member.done || member.has_more()) {
+                match member.needs_head(Some(member.inode) == self.live) {
+                    Ok(Head::Known) => {}
+                    // What it begins with has to be on disk before it is read, so that it is known again if packed.
+                    Ok(Head::New) => return Progress::SaveFirst,
+                    Ok(Head::None) => continue,
+                    Err(error) => {
+                        self.trouble = Some(format!("{}: {error}", member.path.display()));
+                        continue;
+                    }
+                }
+                let member = &mut self.members[at];
                 if member.is_untouched() && self.undecided.is_some_and(|rank| self.rank_of(at) > rank) {
                     // An older one may have to be read before it.
                     return Progress::None;
@@ -496,7 +525,8 @@ impl<'p> Family<'p> {
                 }
             }
             let Member { reading, rest, .. } = &self.members[at];
-            let learnt = reading.as_ref().map_or_else(|| rest.seam.clone(), |reading| reading.reader().carry());
+            let learnt =
+                reading.as_ref().map_or_else(|| rest.seam.clone(), |reading| reading.reader().carry());
             carry = Some(learnt.onward());
         }
         Progress::None
@@ -584,7 +614,8 @@ impl<'p> Family<'p> {
         let inode = self.members[at].inode;
         let generation = self.members[at].generation;
         self.scan(context, known, others, now);
-        let found = self.members.iter().position(|member| member.inode == inode && member.generation == generation);
+        let found =
+            self.members.iter().position(|member| member.inode == inode && member.generation == generation);
         let Some(at) = found else { return Progress::Some };
         let kept = self.members[at].kept_begin();
         let copy = match kept {
@@ -593,7 +624,8 @@ impl<'p> Family<'p> {
         };
         let old = &mut self.members[at];
         let mut input = old.input.take();
-        let carry = old.reading.as_ref().map_or_else(|| old.rest.seam.clone(), |reading| reading.reader().carry());
+        let carry =
+            old.reading.as_ref().map_or_else(|| old.rest.seam.clone(), |reading| reading.reader().carry());
         let mut new = old.next_generation(kept.unwrap_or(0), carry.onward(), now);
         new.input = input.take();
         if let Some(input) = &new.input

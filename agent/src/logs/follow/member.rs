@@ -68,6 +68,17 @@ pub(super) struct Member<'p> {
     pub(super) told: Vec<Observation>,
 }
 
+/// What is known of the begin of a file that is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// It is known.
+    Known,
+    /// It was learnt just now.
+    New,
+    /// There is no whole line yet.
+    None,
+}
+
 /// Pauses that were used since the file grew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Paused {
@@ -79,7 +90,14 @@ pub(super) enum Paused {
 // === impl Member ===
 
 impl<'p> Member<'p> {
-    pub(super) fn new(inode: Inode, path: &Path, node: &str, head: Vec<u8>, stat: &FileStat, now: Instant) -> Self {
+    pub(super) fn new(
+        inode: Inode,
+        path: &Path,
+        node: &str,
+        head: Vec<u8>,
+        stat: &FileStat,
+        now: Instant,
+    ) -> Self {
         Self {
             instance: instance(node, &inode, &head),
             inode,
@@ -243,6 +261,30 @@ impl<'p> Member<'p> {
         Ok(same)
     }
 
+    /// Learns the begin of what was written after a truncation.
+    pub(super) fn needs_head(&mut self, is_live: bool) -> io::Result<Head> {
+        let Some(input) = &mut self.input else { return Ok(Head::None) };
+        if self.head_print.length > 0 || self.rest.position > 0 {
+            return Ok(Head::Known);
+        }
+        let head = head_of(input)?;
+        if head.is_empty() || (is_live && head.len() < HEAD && !head.contains(&b'\n')) {
+            return Ok(Head::None);
+        }
+        self.set_head(head);
+        Ok(Head::New)
+    }
+
+    /// Learns the begin of a file of which only a hash was known, if it is the same.
+    pub(super) fn learn_head(&mut self) -> io::Result<()> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        let head = head_of(input)?;
+        if self.head.is_empty() && self.head_print.length > 0 && self.head_print.begins(&head) {
+            self.set_head(head);
+        }
+        Ok(())
+    }
+
     fn set_head(&mut self, head: Vec<u8>) {
         self.head_print = Print::of(&head);
         self.head = head;
@@ -251,7 +293,9 @@ impl<'p> Member<'p> {
     /// Reads the next bytes. `buffer` gives how many at most.
     pub(super) fn step(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<Step> {
         let reached = self.reached();
-        let (Some(input), Some(reading)) = (&mut self.input, &mut self.reading) else { return Ok(Step::AtEnd) };
+        let (Some(input), Some(reading)) = (&mut self.input, &mut self.reading) else {
+            return Ok(Step::AtEnd);
+        };
         let at = reading.position();
         let packed = input.is_packed();
         if !packed {
@@ -398,8 +442,8 @@ impl<'p> Member<'p> {
             path: self.path.clone(),
             instance: self.instance.clone(),
             generation: self.generation + 1,
-            head: Vec::new(),
-            head_print: Print::default(),
+            head: if from > 0 { self.head.clone() } else { Vec::new() },
+            head_print: if from > 0 { self.head_print.clone() } else { Print::default() },
             input: None,
             reading: None,
             rest: Taken { seam, marks: Vec::new(), position: from },
