@@ -6,8 +6,8 @@
 //! bounded: of a line longer than [`MAX_LINE`] the head is kept and the rest passes by.
 
 use super::assembly::{Assembly, Whole};
-use super::carry::Carry;
 use super::candidates::{Candidates, Progress, line_end};
+use super::carry::Carry;
 use super::clock::Stamps;
 use super::counts::{LineCounts, Outcome};
 use super::emit::Telling;

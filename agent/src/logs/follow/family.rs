@@ -7,7 +7,7 @@ use super::files::FileStat;
 use super::follower::Context;
 use super::identity::{HEAD, Inode};
 use super::input::Input;
-use super::member::{Member, Paused, Step};
+use super::member::{Head, Member, Paused, Step};
 use super::names::{Rotated, is_packed_otherwise};
 use super::positions::Saved;
 use super::reading::Reading;
@@ -54,6 +54,8 @@ pub(super) struct Family<'p> {
     seen: Vec<Seen>,
     /// Files beside it that may be growing copies: their size and since when they have it.
     growing: HashMap<Inode, (u64, Instant)>,
+    /// Of the oldest file beside it of which is not known yet whether it is a copy.
+    undecided: Option<usize>,
     directory: Option<(PathBuf, FileStat)>,
     again_at: Option<Instant>,
     listed: Option<Instant>,
@@ -103,6 +105,7 @@ impl<'p> Family<'p> {
             live: None,
             seen: Vec::new(),
             growing: HashMap::new(),
+            undecided: None,
             directory: None,
             again_at: None,
             listed: None,
@@ -124,12 +127,13 @@ impl<'p> Family<'p> {
 
     /// Nothing is left to read or to hand over.
     pub(super) fn has_ended(&self) -> bool {
-        self.is_leaving
-            && self.members.iter().all(|member| member.reading.is_none() && !member.has_out())
+        self.is_leaving && self.members.iter().all(|member| member.reading.is_none() && !member.has_out())
     }
 
     pub(super) fn is_followed(&self) -> bool {
-        self.live.is_some_and(|live| self.members.iter().any(|member| member.inode == live && member.input.is_some()))
+        self.live.is_some_and(|live| {
+            self.members.iter().any(|member| member.inode == live && member.input.is_some())
+        })
     }
 
     // --- which files there are ---
@@ -150,7 +154,7 @@ impl<'p> Family<'p> {
                 self.live = Some(inode);
                 match self.members.iter_mut().find(|member| member.inode == inode) {
                     Some(member) => {
-                        member.size = stat.size;
+                        member.set_size(stat.size);
                         self.trouble = None;
                     }
                     None => is_due |= stat.size > 0 && !others(&inode),
@@ -205,17 +209,25 @@ impl<'p> Family<'p> {
                     member.unlinked_since = None;
                     member.path = seen.path;
                     if member.input.as_ref().is_none_or(|input| !input.is_packed()) {
-                        member.size = seen.stat.size;
+                        member.set_size(seen.stat.size);
                     }
                 }
                 None => unknown.push((rank, seen)),
             }
         }
         self.find_moved(context, known, now);
-        for (_, seen) in unknown {
-            if let Err(error) = self.meet(context, &seen, now) {
-                self.trouble = Some(format!("{}: {error}", seen.path.display()));
-                self.again_at = Some(now + AGAIN_AFTER);
+        self.undecided = None;
+        // The live one first: what is set aside may be its copy.
+        let (live, set_aside): (Vec<_>, Vec<_>) =
+            unknown.into_iter().partition(|(_, seen)| seen.rotated.is_none());
+        for (rank, seen) in live.into_iter().chain(set_aside) {
+            match self.meet(context, &seen, now) {
+                Ok(true) => {}
+                Ok(false) => self.undecided = self.undecided.or(Some(rank)),
+                Err(error) => {
+                    self.trouble = Some(format!("{}: {error}", seen.path.display()));
+                    self.again_at = Some(now + AGAIN_AFTER);
+                }
             }
         }
         self.sort();
@@ -281,7 +293,9 @@ impl<'p> Family<'p> {
     fn find_moved(&mut self, context: &Context<'p>, known: &mut Vec<Saved>, now: Instant) {
         let Some((directory, _)) = &self.directory else { return };
         let live = self.source.path.clone();
-        let own = |saved: &Saved| saved.path == live || saved.path.parent() == Some(directory) && is_of(&live, &saved.path);
+        let own = |saved: &Saved| {
+            saved.path == live || saved.path.parent() == Some(directory) && is_of(&live, &saved.path)
+        };
         let mut at = 0;
         while at < known.len() {
             if own(&known[at]) {
@@ -295,19 +309,26 @@ impl<'p> Family<'p> {
                 && Inode::of(&stat).may_be(&member.inode)
             {
                 member.is_linked = true;
-                member.size = stat.size;
+                member.set_size(stat.size);
+            }
+        }
+        for member in self.members.iter_mut().filter(|member| member.is_linked && member.head.is_empty()) {
+            // What it was is needed to know its copies.
+            let packed = member.path.extension().is_some_and(|ending| ending == "gz");
+            if !member.is_copy && !member.done && member.open(&*context.files, packed).is_ok() {
+                let _ = member.learn_head();
             }
         }
     }
 
-    /// Meets a file of which nothing is known.
-    fn meet(&mut self, context: &Context<'p>, seen: &Seen, now: Instant) -> io::Result<()> {
+    /// Meets a file of which nothing is known; false where it has to be looked at again.
+    fn meet(&mut self, context: &Context<'p>, seen: &Seen, now: Instant) -> io::Result<bool> {
         let inode = Inode::of(&seen.stat);
         let mut input = Input::new(context.files.open(&seen.path)?, seen.is_packed())?;
         let stat = input.stat()?;
         if !stat.is_regular || Inode::of(&stat) != inode {
             self.again_at = Some(now);
-            return Ok(());
+            return Ok(false);
         }
         let mut head = vec![0; HEAD];
         let length = input.read_at(0, &mut head)?;
@@ -323,50 +344,52 @@ impl<'p> Family<'p> {
         let rests = unchanged_for >= COPIED_AFTER.min(context.timing.copied_after);
         let wait = |family: &mut Self| {
             family.again_at = Some(now + AGAIN_AFTER);
-            Ok(())
+            Ok(false)
         };
-        if head.is_empty() || (head.len() < HEAD && !head.contains(&b'\n') && (is_live || !rests)) {
-            return if is_live { Ok(()) } else { wait(self) };
+        if head.is_empty() {
+            self.again_at = Some(now + AGAIN_AFTER);
+            return Ok(true);
+        }
+        if head.len() < HEAD && !head.contains(&b'\n') && (is_live || !rests) {
+            return if is_live { Ok(true) } else { wait(self) };
         }
         if !is_live {
-            let mut copied = None;
-            for (at, member) in self.members.iter().enumerate().filter(|(_, member)| !member.is_copy) {
+            let mut copied = false;
+            for member in self.members.iter_mut().filter(|member| !member.is_copy) {
                 match member.is_copied_by(&mut input, stat.size)? {
-                    Some(true) => {
-                        copied = Some(at);
-                        break;
-                    }
+                    Some(true) => {}
                     // Whoever copies it is not done.
                     None if !rests => return wait(self),
-                    _ => {}
+                    _ => continue,
                 }
-                if member.was_copied_by(&mut input, stat.size)? {
-                    copied = Some(at);
+                copied = true;
+                if !member.done && member.input.is_none() && !member.is_linked {
+                    member.input = Some(Input::new(context.files.open(&seen.path)?, seen.is_packed())?);
+                    member.path.clone_from(&seen.path);
+                    member.is_linked = true;
+                    member.learn_head()?;
                     break;
                 }
             }
-            if let Some(at) = copied {
-                let member = &mut self.members[at];
-                if !member.done && member.input.is_none() && !member.is_linked {
-                    member.input = Some(input);
-                    member.path.clone_from(&seen.path);
-                    member.is_linked = true;
-                }
+            for member in self.members.iter().filter(|member| !member.is_copy) {
+                copied = copied || member.was_copied_by(&mut input, stat.size)?;
+            }
+            if copied {
                 let mut copy = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
                 copy.is_copy = true;
                 self.members.push(copy);
-                return Ok(());
+                return Ok(true);
             }
             if self.source.not_before.is_some_and(|begin| stat.modified < begin.0) {
                 // Set aside before the worker began.
-                return Ok(());
+                return Ok(true);
             }
         }
         self.growing.remove(&inode);
         let mut member = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
         member.input = Some(input);
         self.members.push(member);
-        Ok(())
+        Ok(true)
     }
 
     /// Oldest first: what has no name any more, what was set aside, the live file.
@@ -376,11 +399,20 @@ impl<'p> Family<'p> {
         self.members.sort_by_key(|member| ranks.get(&member.inode).copied().unwrap_or(0));
     }
 
+    fn rank_of(&self, at: usize) -> usize {
+        let inode = self.members[at].inode;
+        self.seen.iter().position(|seen| Inode::of(&seen.stat) == inode).unwrap_or(0)
+    }
+
     /// Opens what may have to be read, before its name goes.
     fn open(&mut self, context: &Context<'p>) {
         let mut open = 0;
         for member in &mut self.members {
-            if member.input.is_none() && member.is_linked && (member.has_more() || !member.done) && !member.is_copy {
+            if member.input.is_none()
+                && member.is_linked
+                && (member.has_more() || !member.done)
+                && !member.is_copy
+            {
                 let packed = member.path.extension().is_some_and(|ending| ending == "gz");
                 if let Err(error) = member.open(&*context.files, packed) {
                     self.trouble = Some(format!("{}: {error}", member.path.display()));
@@ -402,7 +434,7 @@ impl<'p> Family<'p> {
             }
             member.unlinked_since.get_or_insert(now);
             let is_closed = member.input.is_none() && member.reading.is_none();
-            let unread = member.size.saturating_sub(member.reached());
+            let unread = member.peak.saturating_sub(member.reached());
             if is_closed && !member.done && !member.is_copy {
                 // It may come back under another name, or packed.
                 let due = member.unlinked_since.unwrap_or(now) + context.timing.copied_after * 2;
@@ -459,6 +491,21 @@ impl<'p> Family<'p> {
                 return Progress::Some;
             }
             if member.input.is_some() && member.reading.is_none() && (!member.done || member.has_more()) {
+                match member.needs_head(Some(member.inode) == self.live) {
+                    Ok(Head::Known) => {}
+                    // What it begins with has to be on disk before it is read, so that it is known again if packed.
+                    Ok(Head::New) => return Progress::SaveFirst,
+                    Ok(Head::None) => continue,
+                    Err(error) => {
+                        self.trouble = Some(format!("{}: {error}", member.path.display()));
+                        continue;
+                    }
+                }
+                let member = &mut self.members[at];
+                if member.is_untouched() && self.undecided.is_some_and(|rank| self.rank_of(at) > rank) {
+                    // An older one may have to be read before it.
+                    return Progress::None;
+                }
                 return self.begin(context, known, others, at, carry, now);
             }
             let mut room = buffer.len() as u64;
@@ -478,7 +525,8 @@ impl<'p> Family<'p> {
                 }
             }
             let Member { reading, rest, .. } = &self.members[at];
-            let learnt = reading.as_ref().map_or_else(|| rest.seam.clone(), |reading| reading.reader().carry());
+            let learnt =
+                reading.as_ref().map_or_else(|| rest.seam.clone(), |reading| reading.reader().carry());
             carry = Some(learnt.onward());
         }
         Progress::None
@@ -506,7 +554,7 @@ impl<'p> Family<'p> {
                 }
             }
         }
-        let is_new = member.rest.position == 0 && member.generation == 0 && member.rest.seam == Carry::begin();
+        let is_new = member.is_untouched() && member.rest.seam == Carry::begin();
         if let Some(carry) = carry.filter(|_| is_new) {
             member.rest.seam = carry;
         }
@@ -566,7 +614,8 @@ impl<'p> Family<'p> {
         let inode = self.members[at].inode;
         let generation = self.members[at].generation;
         self.scan(context, known, others, now);
-        let found = self.members.iter().position(|member| member.inode == inode && member.generation == generation);
+        let found =
+            self.members.iter().position(|member| member.inode == inode && member.generation == generation);
         let Some(at) = found else { return Progress::Some };
         let kept = self.members[at].kept_begin();
         let copy = match kept {
@@ -575,31 +624,33 @@ impl<'p> Family<'p> {
         };
         let old = &mut self.members[at];
         let mut input = old.input.take();
-        let carry = old.reading.as_ref().map_or_else(|| old.rest.seam.clone(), |reading| reading.reader().carry());
+        let carry =
+            old.reading.as_ref().map_or_else(|| old.rest.seam.clone(), |reading| reading.reader().carry());
         let mut new = old.next_generation(kept.unwrap_or(0), carry.onward(), now);
         new.input = input.take();
         if let Some(input) = &new.input
             && let Ok(stat) = input.stat()
         {
-            new.size = stat.size;
+            new.set_size(stat.size);
         }
         let reached = old.reached();
         match copy {
             Some((seen, input)) => {
                 let size = seen.stat.size;
-                let unread = old.size.saturating_sub(size.max(reached));
+                let unread = old.peak.saturating_sub(size.max(reached));
                 old.inode = Inode::of(&seen.stat);
                 old.path = seen.path;
                 old.size = size;
+                old.peak = size;
                 old.input = Some(input);
-                if unread > 0 && old.size > size {
+                if unread > 0 {
                     old.told.push(loss(&self.source, old, unread, "truncated before it was read"));
                 }
                 let inode = old.inode;
                 self.members.retain(|member| !(member.is_copy && member.inode == inode));
             }
             None => {
-                let unread = old.size.saturating_sub(reached);
+                let unread = old.peak.saturating_sub(reached);
                 old.inode = Inode { device: 0, inode: 0, born: None };
                 old.is_linked = false;
                 if kept.is_none() || unread > 0 {

@@ -262,7 +262,11 @@ impl<'p> Follower<'p> {
     pub fn counts(&self) -> LineCounts {
         let mut counts = self.counts;
         self.families.iter().for_each(|family| counts.add_all(&family.counts));
-        let readings = self.families.iter().flat_map(|family| &family.members).filter_map(|member| member.reading.as_ref());
+        let readings = self
+            .families
+            .iter()
+            .flat_map(|family| &family.members)
+            .filter_map(|member| member.reading.as_ref());
         for reading in readings {
             counts.add_all(reading.reader().counts());
         }
@@ -276,7 +280,11 @@ impl<'p> Follower<'p> {
 
     /// Directories and files to wait for.
     pub fn watched(&self) -> Vec<PathBuf> {
-        self.families.iter().filter(|family| !family.is_leaving).map(|family| family.source.path.clone()).collect()
+        self.families
+            .iter()
+            .filter(|family| !family.is_leaving)
+            .map(|family| family.source.path.clone())
+            .collect()
     }
 
     fn save_if_due(&mut self, now: Instant) -> io::Result<()> {
@@ -287,7 +295,9 @@ impl<'p> Follower<'p> {
     }
 
     fn expand(&mut self, now: Instant) {
-        if self.patterns.is_empty() || self.expanded_at.is_some_and(|at| now.saturating_duration_since(at) < EXPAND_EVERY) {
+        if self.patterns.is_empty()
+            || self.expanded_at.is_some_and(|at| now.saturating_duration_since(at) < EXPAND_EVERY)
+        {
             return;
         }
         self.expanded_at = Some(now);
@@ -357,7 +367,8 @@ impl<'p> Follower<'p> {
             if self.families[at].has_ended() {
                 let family = self.families.swap_remove(at);
                 self.counts.add_all(&family.counts);
-                self.known.extend(family.members.iter().filter(|member| member.inode.inode != 0).map(Member::save));
+                self.known
+                    .extend(family.members.iter().filter(|member| member.inode.inode != 0).map(Member::save));
                 let surplus = self.known.len().saturating_sub(MAX_FILES / 2);
                 self.known.drain(..surplus);
             } else {

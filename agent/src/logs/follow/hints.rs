@@ -66,7 +66,8 @@ impl Hints {
         };
         let until = Instant::now() + at_most;
         let mut fds = [PollFd::new(queue, PollFlags::IN)];
-        let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
         if rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
             std::thread::sleep(GATHER.min(until.saturating_duration_since(Instant::now())));
             let mut buffer = [MaybeUninit::uninit(); 4096];

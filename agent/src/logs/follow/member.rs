@@ -43,6 +43,8 @@ pub(super) struct Member<'p> {
     pub(super) is_copy: bool,
     /// Bytes it had when it was last looked at.
     pub(super) size: u64,
+    /// The most bytes it had.
+    pub(super) peak: u64,
     /// Last change as last seen.
     changed: i64,
     /// Last change as first seen.
@@ -66,6 +68,17 @@ pub(super) struct Member<'p> {
     pub(super) told: Vec<Observation>,
 }
 
+/// What is known of the begin of a file that is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// It is known.
+    Known,
+    /// It was learnt just now.
+    New,
+    /// There is no whole line yet.
+    None,
+}
+
 /// Pauses that were used since the file grew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Paused {
@@ -77,7 +90,14 @@ pub(super) enum Paused {
 // === impl Member ===
 
 impl<'p> Member<'p> {
-    pub(super) fn new(inode: Inode, path: &Path, node: &str, head: Vec<u8>, stat: &FileStat, now: Instant) -> Self {
+    pub(super) fn new(
+        inode: Inode,
+        path: &Path,
+        node: &str,
+        head: Vec<u8>,
+        stat: &FileStat,
+        now: Instant,
+    ) -> Self {
         Self {
             instance: instance(node, &inode, &head),
             inode,
@@ -91,6 +111,7 @@ impl<'p> Member<'p> {
             done: false,
             is_copy: false,
             size: stat.size,
+            peak: stat.size,
             changed: stat.modified,
             modified: stat.modified,
             past: Vec::new(),
@@ -121,6 +142,7 @@ impl<'p> Member<'p> {
             done: saved.done,
             is_copy: saved.is_copy,
             size: saved.size,
+            peak: saved.size,
             changed: 0,
             modified: saved.modified,
             past: saved.past,
@@ -154,7 +176,7 @@ impl<'p> Member<'p> {
             before,
             taken,
             done: self.done,
-            size: self.size,
+            size: self.peak,
             modified: self.modified,
             past: self.past.clone(),
             is_copy: self.is_copy,
@@ -164,6 +186,11 @@ impl<'p> Member<'p> {
     /// Bytes read so far.
     pub(super) fn position(&self) -> u64 {
         self.reading.as_ref().map_or(self.rest.position, Reading::position)
+    }
+
+    /// Nothing was read of it, ever.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.reading.is_none() && self.rest.position == 0 && self.generation == 0
     }
 
     /// Bytes whose observations were told, perhaps by an earlier run.
@@ -184,6 +211,11 @@ impl<'p> Member<'p> {
         !self.told.is_empty() || self.reading.as_ref().is_some_and(Reading::has_out)
     }
 
+    pub(super) fn set_size(&mut self, size: u64) {
+        self.size = size;
+        self.peak = self.peak.max(size);
+    }
+
     /// Opens it where that was not done.
     pub(super) fn open(&mut self, files: &dyn Files, packed: bool) -> io::Result<()> {
         if self.input.is_some() {
@@ -200,7 +232,7 @@ impl<'p> Member<'p> {
         }
         self.input = Some(Input::new(file, packed)?);
         if !packed {
-            self.size = stat.size;
+            self.set_size(stat.size);
         }
         Ok(())
     }
@@ -229,6 +261,30 @@ impl<'p> Member<'p> {
         Ok(same)
     }
 
+    /// Learns the begin of what was written after a truncation.
+    pub(super) fn needs_head(&mut self, is_live: bool) -> io::Result<Head> {
+        let Some(input) = &mut self.input else { return Ok(Head::None) };
+        if self.head_print.length > 0 || self.rest.position > 0 {
+            return Ok(Head::Known);
+        }
+        let head = head_of(input)?;
+        if head.is_empty() || (is_live && head.len() < HEAD && !head.contains(&b'\n')) {
+            return Ok(Head::None);
+        }
+        self.set_head(head);
+        Ok(Head::New)
+    }
+
+    /// Learns the begin of a file of which only a hash was known, if it is the same.
+    pub(super) fn learn_head(&mut self) -> io::Result<()> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        let head = head_of(input)?;
+        if self.head.is_empty() && self.head_print.length > 0 && self.head_print.begins(&head) {
+            self.set_head(head);
+        }
+        Ok(())
+    }
+
     fn set_head(&mut self, head: Vec<u8>) {
         self.head_print = Print::of(&head);
         self.head = head;
@@ -237,16 +293,19 @@ impl<'p> Member<'p> {
     /// Reads the next bytes. `buffer` gives how many at most.
     pub(super) fn step(&mut self, buffer: &mut [u8], now: Instant) -> io::Result<Step> {
         let reached = self.reached();
-        let (Some(input), Some(reading)) = (&mut self.input, &mut self.reading) else { return Ok(Step::AtEnd) };
+        let (Some(input), Some(reading)) = (&mut self.input, &mut self.reading) else {
+            return Ok(Step::AtEnd);
+        };
         let at = reading.position();
         let packed = input.is_packed();
         if !packed {
             let stat = input.stat()?;
-            if stat.size < reached {
+            if stat.size < reached.max(self.head.len() as u64) {
                 return Ok(Step::Truncated);
             }
             let is_same = stat.size == at && stat.modified == self.changed;
             self.size = stat.size;
+            self.peak = self.peak.max(stat.size);
             self.changed = stat.modified;
             if is_same {
                 return Ok(Step::AtEnd);
@@ -267,6 +326,10 @@ impl<'p> Member<'p> {
             return Ok(Step::AtEnd);
         }
         let bytes = &buffer[..length];
+        if at == 0 && !bytes.starts_with(&self.head[..self.head.len().min(length)]) {
+            // It was truncated since its begin was looked at.
+            return Ok(Step::Truncated);
+        }
         if reading.is_at_begin() {
             // A writer that goes on where it was before a truncation leaves a hole.
             let hole = bytes.iter().position(|byte| *byte != 0).unwrap_or(length);
@@ -379,14 +442,15 @@ impl<'p> Member<'p> {
             path: self.path.clone(),
             instance: self.instance.clone(),
             generation: self.generation + 1,
-            head: Vec::new(),
-            head_print: Print::default(),
+            head: if from > 0 { self.head.clone() } else { Vec::new() },
+            head_print: if from > 0 { self.head_print.clone() } else { Print::default() },
             input: None,
             reading: None,
             rest: Taken { seam, marks: Vec::new(), position: from },
             done: false,
             is_copy: false,
             size: from,
+            peak: from,
             changed: 0,
             modified: self.modified,
             past,

@@ -78,27 +78,40 @@ mod tests {
     use super::*;
 
     fn oldest_first(live: &str, names: &[&str]) -> Vec<String> {
-        let mut found: Vec<(Rotated, String)> = names
-            .iter()
-            .filter_map(|name| Some((Rotated::parse(live, name)?, (*name).to_owned())))
-            .collect();
+        let mut found: Vec<(Rotated, String)> =
+            names.iter().filter_map(|name| Some((Rotated::parse(live, name)?, (*name).to_owned()))).collect();
         found.sort_by(|a, b| a.0.cmp_age(&b.0));
         found.into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]
     fn numbers_count_backwards_and_dates_forwards() {
-        assert_eq!(oldest_first("e.log", &["e.log.1", "e.log.10.gz", "e.log.2.gz"]), ["e.log.10.gz", "e.log.2.gz", "e.log.1"]);
+        assert_eq!(
+            oldest_first("e.log", &["e.log.1", "e.log.10.gz", "e.log.2.gz"]),
+            ["e.log.10.gz", "e.log.2.gz", "e.log.1"]
+        );
         assert_eq!(
             oldest_first("0.log", &["0.log.20260102-000000", "0.log.20260101-120000.gz"]),
             ["0.log.20260101-120000.gz", "0.log.20260102-000000"]
         );
-        assert_eq!(oldest_first("e.log", &["e-20260102.log", "e-20260101.log"]), ["e-20260101.log", "e-20260102.log"]);
+        assert_eq!(
+            oldest_first("e.log", &["e-20260102.log", "e-20260101.log"]),
+            ["e-20260101.log", "e-20260102.log"]
+        );
     }
 
     #[test]
     fn names_of_other_files_are_no_rotation() {
-        for name in ["e.log", "e.log.lock", "e.log.err", "e.log.1.tmp", "ee.log.1", "e.log1", "e2.log", "0.log.20260101.xz"] {
+        for name in [
+            "e.log",
+            "e.log.lock",
+            "e.log.err",
+            "e.log.1.tmp",
+            "ee.log.1",
+            "e.log1",
+            "e2.log",
+            "0.log.20260101.xz",
+        ] {
             assert_eq!(Rotated::parse("e.log", name), None, "{name}");
         }
         assert!(is_packed_otherwise("e.log", "e.log.1.xz"));

@@ -193,7 +193,9 @@ impl<'p> Reading<'p> {
 
     /// Does again what marks at this place did.
     fn pass_marks(&mut self) {
-        while let Some(mark) = self.now.marks.get(self.passed).copied().filter(|mark| mark.at == self.now.position) {
+        while let Some(mark) =
+            self.now.marks.get(self.passed).copied().filter(|mark| mark.at == self.now.position)
+        {
             self.passed += 1;
             self.pause(mark.pause, mark.told);
         }
