@@ -8,4 +8,5 @@ pub mod evaluate;
 pub mod intake;
 pub mod ledger;
 pub mod lineage;
+pub mod receive;
 pub mod view;
