@@ -12,3 +12,4 @@ pub mod logs;
 pub mod metrics;
 pub mod ship;
 pub mod source;
+pub mod status;

@@ -9,4 +9,5 @@ pub mod intake;
 pub mod ledger;
 pub mod lineage;
 pub mod run;
+pub mod receive;
 pub mod view;
