@@ -16,7 +16,7 @@ use kvprov_tests::{corpus, pipeline, pool};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Slices of one incident.
-const SLICES: usize = 24;
+const SLICES: usize = 100000;
 /// How far the watermarks move on when the last observation has come.
 const AFTERWARDS: i64 = 600 * SECOND;
 
@@ -94,6 +94,10 @@ fn run(observed: &[Observation]) -> (BTreeSet<Stated>, Vec<String>) {
         for finding in evaluated.transitions.into_iter().map(|transition| transition.finding) {
             let id = finding.id.as_str().to_owned();
             let at = until.to_rfc3339();
+            eprintln!(
+                "TR {id} {:?} {:?} {} {} {}",
+                finding.state, finding.confidence, finding.detector, finding.cause, finding.subject
+            );
             match finding.state {
                 FindingState::Opened | FindingState::Changed => {
                     if finding.confidence == Confidence::Confirmed {
