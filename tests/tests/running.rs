@@ -7,13 +7,16 @@
 
 use kvprov_collector::evaluate::{all_subjects, evaluate_running};
 use kvprov_collector::ledger::{Ledger, Limits, MemoryLedger};
+use kvprov_collector::run::Core;
 use kvprov_collector::view::Hearing;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::{Confidence, Finding, FindingState};
-use kvprov_model::observation::{Observation, SourceKind};
+use kvprov_model::id::{NodeId, ObservationId};
+use kvprov_model::observation::{Alive, Body, Envelope, Observation, SCHEMA_VERSION, SourceKind};
 use kvprov_tests::bundle::Bundle;
 use kvprov_tests::{corpus, pipeline, pool};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// Slices of one incident.
 const SLICES: usize = 24;
@@ -161,4 +164,67 @@ fn slices(observed: &[Observation]) -> Vec<(WallTime, Vec<Observation>)> {
         }
     }
     slices
+}
+
+#[test]
+fn a_running_collector_that_evaluates_only_what_is_due_ends_in_the_findings_of_a_replay() {
+    let directories = corpus::bundles(&corpus::root()).unwrap();
+    let wrong = pool::map(&directories, |directory| {
+        let bundle = Bundle::load(directory).unwrap();
+        let observed = pipeline::observe(&bundle).unwrap();
+        let (expected, stated) = (replayed(&observed), scheduled(&observed));
+        (stated != expected).then(|| {
+            format!(
+                "{}: missing {:#?}, beyond {:#?}",
+                bundle.name,
+                expected.difference(&stated).collect::<Vec<_>>(),
+                stated.difference(&expected).collect::<Vec<_>>()
+            )
+        })
+    });
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{}\n{} in all", wrong.join("\n"), wrong.len());
+}
+
+/// What is stated when the collector itself decides what to evaluate, a few seconds after everything was heard.
+fn scheduled(observed: &[Observation]) -> BTreeSet<Stated> {
+    let ledger = MemoryLedger::new(Limits { selection: 200_000, ..Limits::unbounded() });
+    let mut now = Instant::now();
+    let mut core = Core::new(Box::new(ledger), None, now).unwrap();
+    let nodes: BTreeSet<_> = observed.iter().map(|o| o.envelope.node.clone()).collect();
+    let slices = slices(observed);
+    let last = slices.last().map_or(WallTime(0), |(until, _)| *until);
+    let end = (last.plus(AFTERWARDS), Vec::new());
+    for (until, mut slice) in slices.into_iter().chain([end]) {
+        slice.extend(nodes.iter().map(|node| sign(node, until)));
+        core.take(slice, now, until).unwrap();
+        for _ in 0..30 {
+            now += Duration::from_millis(100);
+            core.evaluate(now).unwrap();
+        }
+    }
+    stated(&core.findings().unwrap())
+}
+
+/// A node says that it is complete up to a time.
+fn sign(node: &NodeId, until: WallTime) -> Observation {
+    let envelope = Envelope {
+        schema_version: SCHEMA_VERSION,
+        id: ObservationId::derive(node.as_str(), 0, until.0 as u64, 0),
+        node: node.clone(),
+        boot_id: None,
+        worker: None,
+        source: SourceKind::Config,
+        stream: "agent".to_owned(),
+        position: 0,
+        monotonic: None,
+        wall: Some(until),
+        says: None,
+    };
+    Observation {
+        envelope,
+        body: Body::Alive(Alive::default()),
+        extra: BTreeMap::new(),
+        resource: BTreeMap::new(),
+    }
 }

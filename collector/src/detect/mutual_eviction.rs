@@ -43,6 +43,11 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
             }
         });
     }
+    // In the order of time: the first ones are shown, whichever keys come later.
+    for toll in tolls.values_mut() {
+        toll.removals.sort_by_key(|removal| (removal.envelope.wall, removal.envelope.id));
+        toll.reactions.sort_by_key(|reaction| (reaction.envelope.wall, reaction.envelope.id));
+    }
     let mut findings = Vec::new();
     for ((a, b), there) in tolls.iter().filter(|((a, b), _)| a < b) {
         let Some(back) = tolls.get(&(b.clone(), a.clone())) else { continue };
@@ -85,7 +90,8 @@ fn one_sided(view: &View<'_>, history: &History, store: &str) -> Option<Finding>
     let [actor] = actors.into_iter().collect::<Vec<_>>()[..] else { return None };
     let evicts =
         events.iter().any(|event| event.action == ArtifactAction::Removed && !history.is_clear(event));
-    let gone: Vec<&&Event> = events.iter().filter(|event| event.action == ArtifactAction::Gone).collect();
+    let mut gone: Vec<&&Event> = events.iter().filter(|event| event.action == ArtifactAction::Gone).collect();
+    gone.sort_by_key(|event| (event.at, event.observation.envelope.id));
     // A lost removal of its own would look the same.
     if !evicts || gone.len() < 2 || view.has_loss(actor) {
         return None;

@@ -39,33 +39,39 @@ struct Conflict {
 fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
     let mut conflicts: BTreeMap<(Cause, WorkerId), Conflict> = BTreeMap::new();
+    let mut contradictions: Vec<(&String, &Event, Written, Cause)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
-            let Some((cause, held)) = judge(&history, event, held) else { return };
-            let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
-                let mut draft =
-                    Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
-                draft.worker(event.actor.as_str());
-                Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
-            });
-            conflict.keys += 1;
-            conflict.draft.events(1).worker(held.by.as_str());
-            conflict.victims.insert(held.by.clone());
-            if conflict.keys <= 6 {
-                conflict.draft.proof(&held.observation).proof(&event.observation);
-                conflict.draft.proofs(history.clear_call(event));
-            }
-            conflict.draft.at(event.at);
-            if cause == Cause::SizeMismatch {
-                conflict.draft.at_least(Confidence::Confirmed);
-            } else if let Some(reaction) = history.reaction(key, &held.by, event) {
-                conflict.felt += 1;
-                if conflict.felt <= 4 {
-                    conflict.draft.proof(&reaction.observation);
-                }
-                conflict.draft.at_least(Confidence::Confirmed);
-            }
+            contradictions
+                .extend(judge(&history, event, held).map(|(cause, held)| (key, event, held.clone(), cause)));
         });
+    }
+    // In the order of time: the first ones are shown, whichever keys come later.
+    contradictions.sort_by_key(|(_, event, _, _)| (event.at, event.observation.envelope.id));
+    for (key, event, held, cause) in &contradictions {
+        let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
+            let mut draft =
+                Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
+            draft.worker(event.actor.as_str());
+            Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
+        });
+        conflict.keys += 1;
+        conflict.draft.events(1).worker(held.by.as_str());
+        conflict.victims.insert(held.by.clone());
+        if conflict.keys <= 6 {
+            conflict.draft.context(&held.observation).proof(&event.observation);
+            conflict.draft.proofs(history.clear_call(event));
+        }
+        conflict.draft.at(event.at);
+        if *cause == Cause::SizeMismatch {
+            conflict.draft.at_least(Confidence::Confirmed);
+        } else if let Some(reaction) = history.reaction(key, &held.by, event) {
+            conflict.felt += 1;
+            if conflict.felt <= 4 {
+                conflict.draft.proof(&reaction.observation);
+            }
+            conflict.draft.at_least(Confidence::Confirmed);
+        }
     }
     conflicts.into_iter().map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect()
 }

@@ -11,6 +11,7 @@
 pub mod board;
 pub mod ear;
 pub mod pages;
+pub mod requests;
 pub mod schedule;
 pub mod totals;
 pub mod work;
@@ -24,6 +25,7 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::view::View;
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Confidence, Finding, FindingState};
+use requests::Requests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +85,7 @@ pub struct Running {
     queue: Queue,
     board: Arc<Board>,
     stop: Arc<AtomicBool>,
+    alive: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -118,6 +121,7 @@ pub fn start(options: Options) -> Result<Running, RunError> {
         directory: options.directory,
         subscribers: options.subscribers,
         pools: BTreeMap::new(),
+        requests: Requests::default(),
         next_evaluation: now,
         next_page: now,
         next_survey: now,
@@ -128,8 +132,13 @@ pub fn start(options: Options) -> Result<Running, RunError> {
         failing: None,
     };
     keeper.begin()?;
-    let thread = std::thread::Builder::new().name("kvprov-ledger".to_owned()).spawn(move || keeper.run())?;
-    Ok(Running { queue, board, stop, thread: Some(thread) })
+    let alive = Arc::new(AtomicBool::new(true));
+    let life = Life(Arc::clone(&alive));
+    let thread = std::thread::Builder::new().name("kvprov-ledger".to_owned()).spawn(move || {
+        let _life = life;
+        keeper.run();
+    })?;
+    Ok(Running { queue, board, stop, alive, thread: Some(thread) })
 }
 
 // === impl Running ===
@@ -145,9 +154,9 @@ impl Running {
         Arc::clone(&self.board)
     }
 
-    /// Whether the thread has ended by itself.
-    pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    /// Whether the thread runs; false as soon as it ended, for whatever reason.
+    pub fn alive(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.alive)
     }
 
     /// Ends it: what waits is merged, what is due is left for the next start. Returns when the ledger is closed.
@@ -168,6 +177,15 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Says that the thread runs until it is dropped, by a panic too.
+struct Life(Arc<AtomicBool>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -208,6 +226,7 @@ struct Keeper {
     directory: Option<PathBuf>,
     subscribers: Vec<Box<dyn Subscriber>>,
     pools: BTreeMap<String, String>,
+    requests: Requests,
     next_evaluation: Instant,
     next_page: Instant,
     next_survey: Instant,
@@ -227,6 +246,11 @@ impl Keeper {
         let findings = self.core.findings()?;
         let pools = &self.pools;
         self.totals.reconcile(&findings, &|finding| pool_of(pools, finding));
+        if !self.totals.requests.is_empty() {
+            let before = self.core.take_touched();
+            self.requests.counted_before(before.clone());
+            self.core.touch(before);
+        }
         self.pin_findings(findings);
         Ok(())
     }
@@ -363,11 +387,17 @@ impl Keeper {
     }
 
     fn survey(&mut self) -> Result<(), LedgerError> {
+        let touched = self.core.take_touched();
+        let said = !touched.is_empty();
         let view = View::running(self.core.ledger(), &self.core.hearing(Instant::now()))?;
-        let survey = pages::survey(&view);
+        let survey = pages::survey(&view, &mut self.requests, touched);
         view.finish()?;
         self.board.pin_survey(survey);
-        self.stale.survey = false;
+        let ended = self.requests.take_ended();
+        self.totals.count_requests(&ended);
+        self.stale.totals |= !ended.is_empty();
+        // What was said last is counted by a survey after this one.
+        self.stale.survey = said;
         Ok(())
     }
 

@@ -4,20 +4,18 @@
 //! Invariant: no content, no token ids, no key of an artifact stands in a page; of a key only the parts that tell
 //! configurations apart.
 
+use super::requests::Requests;
 use super::totals::UNKNOWN;
 use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind};
-use crate::lineage;
 use crate::view::{Member, View};
 use kvprov_model::clock::WallTime;
-use kvprov_model::id::{StoreId, WorkerId};
+use kvprov_model::id::{RequestStem, StoreId, WorkerId};
 use kvprov_model::lineage::Lineage;
 use kvprov_model::observation::{ArtifactAction, Body};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lineages that one page holds.
-const LINEAGES: usize = 10_000;
 /// Keyspaces of one store that a page lists.
 const KEYSPACES: usize = 200;
 /// Parts of a key that differ between ranks of one deployment.
@@ -236,10 +234,11 @@ fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
     }
 }
 
-/// Everything that takes long to gather.
-pub fn survey(view: &View<'_>) -> Survey {
-    let mut survey = Survey { lineages: lineage::all(view, LINEAGES), ..Survey::default() };
-    survey.lineages.sort_by(|a, b| a.request.cmp(&b.request));
+/// Everything that takes long to gather. Of requests only those are looked at that something was said of since the last
+/// time, or whose fate is not the usual one.
+pub fn survey(view: &View<'_>, requests: &mut Requests, touched: BTreeSet<RequestStem>) -> Survey {
+    requests.take(view, touched);
+    let mut survey = Survey { lineages: requests.lineages(), ..Survey::default() };
     for key in view.keys(IndexKind::Store) {
         let IndexKey::Store(store) = key else { continue };
         let history = History::of(view, &store);

@@ -4,8 +4,10 @@
 //! names every finding that stands with what was counted of it, and a finding of the ledger that it does not name is
 //! counted when it is read. Invariant: no counter ever decreases.
 
+use super::requests::status_word;
 use crate::evaluate::Transition;
 use kvprov_model::finding::{Detector, Finding, FindingState};
+use kvprov_model::lineage::Lineage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
@@ -45,6 +47,11 @@ pub struct Totals {
     /// Tokens of `silent_recompute` by pool and cause.
     #[serde(with = "pairs")]
     pub recomputed_tokens: BTreeMap<Place, u64>,
+    /// Requests by the status of their lineage, counted when nothing more was said of them.
+    pub requests: BTreeMap<String, u64>,
+    /// Points of these lineages, by point and whether its revision is known.
+    #[serde(with = "pairs")]
+    pub points: BTreeMap<(String, String), u64>,
     /// Findings that ended, the latest last.
     pub ended: VecDeque<Finding>,
     counted: BTreeMap<String, Counted>,
@@ -139,6 +146,20 @@ impl Totals {
                 }
                 // What is stated again has not ended.
                 _ => self.ended.retain(|held| held.id != finding.id),
+            }
+        }
+    }
+
+    /// Counts requests that ended.
+    pub fn count_requests(&mut self, lineages: &[Lineage]) {
+        for lineage in lineages {
+            add(&mut self.requests, status_word(lineage.status).to_owned(), 1);
+            let of = &lineage.points;
+            for (name, point) in
+                [("prefill", &of.prefill), ("artifact", &of.artifact), ("decode", &of.decode)]
+            {
+                let known = point.revision.is_some().to_string();
+                add(&mut self.points, (name.to_owned(), known), 1);
             }
         }
     }

@@ -8,15 +8,18 @@ use super::ear::{Ear, Sort};
 use super::schedule::{Concern, Schedule};
 use crate::evaluate::{Awaited, Transition, all_subjects, evaluate_running};
 use crate::intake::Accepted;
-use crate::ledger::{IndexKey, Ledger, LedgerError, Subject};
+use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError, Subject, index_keys};
 use crate::view::Hearing;
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
-use kvprov_model::id::WorkerId;
+use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Observation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
+
+/// Requests that are remembered as touched until somebody asks; what comes beyond is found when it is touched again.
+const TOUCHED: usize = 100_000;
 
 /// The collector.
 pub struct Core {
@@ -32,6 +35,8 @@ pub struct Core {
     numbers: Numbers,
     /// Something was merged since this was last asked.
     changed: bool,
+    /// Requests of which something was said since this was last asked.
+    touched: BTreeSet<RequestStem>,
 }
 
 /// What a batch may concern beyond the subjects that it names.
@@ -62,12 +67,14 @@ impl Core {
             seen: BTreeMap::new(),
             numbers: Numbers::default(),
             changed: true,
+            touched: BTreeSet::new(),
         };
         for (node, newest) in core.ledger.watermarks() {
             core.ear.expect(&node, newest, now);
         }
         core.unread = all_subjects(core.ledger.as_ref())?;
         core.unread.extend(core.ledger.all_findings()?.into_keys());
+        core.touched = core.ledger.keys(IndexKind::Request)?.into_iter().filter_map(request).collect();
         for subject in &core.unread {
             core.schedule.concern(subject, Concern::Direct, now);
             if let Subject::Worker(worker) = subject {
@@ -217,6 +224,16 @@ impl Core {
         std::mem::take(&mut self.changed)
     }
 
+    /// Requests of which something was said since this was last asked; at first, all that the ledger holds.
+    pub fn take_touched(&mut self) -> BTreeSet<RequestStem> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Remembers requests as touched.
+    pub(super) fn touch(&mut self, stems: BTreeSet<RequestStem>) {
+        self.touched.extend(stems);
+    }
+
     /// The collector's own numbers.
     pub fn numbers(&self, now: Instant) -> Numbers {
         let hearing = self.ear.hearing(now);
@@ -261,6 +278,9 @@ impl Core {
         let mut reach = Reach::default();
         for observation in observations {
             reach.take(observation);
+            if self.touched.len() < TOUCHED {
+                self.touched.extend(index_keys(observation).0.into_iter().filter_map(request));
+            }
             if let (Some(worker), Some(wall)) = (&observation.envelope.worker, observation.envelope.wall) {
                 match self.seen.get_mut(worker) {
                     Some((first, last)) => (*first, *last) = ((*first).min(wall), (*last).max(wall)),
@@ -325,6 +345,13 @@ impl Reach {
             Body::AdminCall(_) => self.admin = true,
             _ => {}
         }
+    }
+}
+
+fn request(key: IndexKey) -> Option<RequestStem> {
+    match key {
+        IndexKey::Request(stem) => Some(stem),
+        _ => None,
     }
 }
 
