@@ -10,6 +10,8 @@ pub mod events;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;
+pub mod record;
+pub mod run;
 pub mod ship;
 pub mod source;
 pub mod status;

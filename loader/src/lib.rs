@@ -15,7 +15,7 @@ pub mod privileges;
 pub mod process;
 pub mod protocol;
 pub mod server;
+pub mod supervise;
 
 #[cfg(feature = "attach")]
 pub mod attach;
-pub mod supervise;

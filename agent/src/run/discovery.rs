@@ -218,9 +218,9 @@ impl Found {
 
     fn watch(&mut self, worker: &FoundWorker, process: &FoundProcess, output: bool) {
         let Some(loader) = &self.loader else { return };
-        let mut flags = kvprov_agent_common::watch::FILES | kvprov_agent_common::watch::SOCKETS;
+        let mut flags = kvprov_agent_common::kernel::watch::FILES | kvprov_agent_common::kernel::watch::SOCKETS;
         if output {
-            flags |= kvprov_agent_common::watch::OUTPUT;
+            flags |= kvprov_agent_common::kernel::watch::OUTPUT;
         }
         let watched = self.watched.entry(worker.id.clone()).or_default();
         if watched.get(&process.key) == Some(&flags) {

@@ -1,6 +1,7 @@
 //! What the agent is told.
 
 use crate::ship::Protocol;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Which sources are read.
@@ -32,6 +33,8 @@ pub struct Options {
     pub endpoint: Option<String>,
     /// How.
     pub protocol: Protocol,
+    /// Where metrics and health are served.
+    pub listen: SocketAddr,
     /// What is read.
     pub sources: Sources,
     /// A control group; what runs outside of it is left alone.

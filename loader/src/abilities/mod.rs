@@ -158,5 +158,10 @@ pub fn own() -> Result<Vec<Ability>, crate::privileges::StatusError> {
     Ok(probe(&RealMachine, &Status::own()?))
 }
 
+/// The release of the running kernel; (0, 0) where it does not tell.
+pub fn kernel_version() -> (u32, u32) {
+    kernel::version(&RealMachine).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests;

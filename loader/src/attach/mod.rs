@@ -9,6 +9,7 @@ mod counters;
 mod error;
 mod layout;
 mod scope;
+mod serve;
 mod status;
 
 pub use btf::Damaged;
