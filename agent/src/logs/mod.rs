@@ -25,6 +25,7 @@ mod lookback;
 pub mod prefix;
 mod reader;
 mod run_on;
+pub mod streams;
 mod trouble;
 mod undated;
 mod worker_news;

@@ -166,12 +166,11 @@ impl<'p> LogReader<'p> {
         self.tail.is_empty() && !self.assembly.is_open() && self.interpreter.at_rest(self.lines)
     }
 
-    /// Takes one whole line from a source that is no file: `offset` is its place for the id, `taken` when it came, for
+    /// Takes one whole line, with its end, from a source that is no file: `offset` is its place for the id, `taken` when it came, for
     /// lines without a clock. Not to be mixed with [`Self::push`].
     pub fn line(&mut self, line: &[u8], offset: u64, taken: WallTime, sink: Sink<'_>) {
         self.interpreter.taken_at(taken);
         self.offset = offset;
-        self.lookback = Lookback::behind(self.lines);
         let line = if line.len() > MAX_LINE {
             self.counts.too_long += 1;
             &line[..MAX_LINE]

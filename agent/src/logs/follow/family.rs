@@ -371,8 +371,8 @@ impl<'p> Family<'p> {
                     break;
                 }
             }
-            for member in self.members.iter().filter(|member| !member.is_copy) {
-                copied = copied || member.was_copied_by(&mut input, stat.size)?;
+            for member in self.members.iter_mut().filter(|member| !member.is_copy) {
+                copied = copied || member.was_copied_by(&mut input, stat.size)? || member.holds_now(&head)?;
             }
             if copied {
                 let mut copy = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);

@@ -407,6 +407,14 @@ impl<'p> Member<'p> {
         Ok(false)
     }
 
+    /// Whether another file begins as this one does now: it may have been truncated since it was read.
+    pub(super) fn holds_now(&mut self, other: &[u8]) -> io::Result<bool> {
+        let Some(input) = &mut self.input else { return Ok(false) };
+        let head = head_of(input)?;
+        let is_whole = head.len() == HEAD || head.contains(&b'\n');
+        Ok(is_whole && other.starts_with(&head))
+    }
+
     fn before_reached(&self) -> (u64, Print) {
         let (at, before) = &self.before[0];
         if before.is_empty() || *at < self.rest.position {
