@@ -5,6 +5,7 @@
 
 pub mod bundle;
 pub mod events;
+pub mod identity;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;
