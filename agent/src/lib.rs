@@ -7,6 +7,7 @@ pub mod access;
 pub mod bundle;
 pub mod discover;
 pub mod events;
+pub mod identity;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;

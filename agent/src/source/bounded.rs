@@ -110,9 +110,9 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.iter().map(|(key, (_, value))| (key, value))
     }
 
-    /// The values, to change them, in no order that may be relied on.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> + '_ {
-        self.entries.values_mut().map(|(_, value)| value)
+    /// The entries, to change their values, in no order that may be relied on.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> + '_ {
+        self.entries.iter_mut().map(|(key, (_, value))| (key, value))
     }
 
     /// Number of entries.

@@ -30,7 +30,7 @@ pub(super) struct At {
 }
 
 /// An open file that matters.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct OpenFile {
     pub path: Arc<str>,
     pub file_system: Option<Arc<FileSystem>>,
@@ -79,6 +79,7 @@ impl Descriptors {
         if self.ignored[slot] == file {
             self.ignored[slot] = FileIdentity::default();
         }
+        self.remove(&file);
         let evicted = self.files.insert(file, open);
         if evicted.as_ref().is_some_and(|(_, open)| open.closing.is_some()) {
             self.closing -= 1;
@@ -100,6 +101,11 @@ impl Descriptors {
         self.files.get_mut(file)
     }
 
+    /// Every open file that matters.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&FileIdentity, &OpenFile)> + '_ {
+        self.files.iter()
+    }
+
     pub(super) fn remove(&mut self, file: &FileIdentity) -> Option<OpenFile> {
         let open = self.files.remove(file)?;
         if open.closing.is_some() {
@@ -110,25 +116,26 @@ impl Descriptors {
 
     /// Files with a close that others outlived, and that nobody touched since a moment: what is to be closed. They stay
     /// known, for whoever has them.
-    pub(super) fn unused_since(&mut self, moment: u64) -> Vec<(u32, At, Arc<str>, Option<Arc<FileSystem>>)> {
+    pub(super) fn unused_since(&mut self, moment: u64) -> Vec<(FileIdentity, At, OpenFile)> {
         let mut unused = Vec::new();
-        for open in self.files.values_mut() {
+        for (file, open) in self.files.iter_mut() {
             if let Some(at) = open.closing.filter(|at| at.time.max(open.last.time) < moment) {
                 open.closing = None;
                 self.closing -= 1;
-                unused.push((open.owner, at, Arc::clone(&open.path), open.file_system.clone()));
+                unused.push((*file, at, open.clone()));
             }
         }
-        unused.sort_by_key(|(_, at, _, _)| at.position);
+        unused.sort_by_key(|(_, at, _)| at.position);
         unused
     }
 
     /// Files that meet a condition, taken out, in the order of their last records.
-    pub(super) fn take(&mut self, matches: impl Fn(&OpenFile) -> bool) -> Vec<OpenFile> {
+    pub(super) fn take(&mut self, matches: impl Fn(&OpenFile) -> bool) -> Vec<(FileIdentity, OpenFile)> {
         let keys: Vec<FileIdentity> =
             self.files.iter().filter(|(_, open)| matches(open)).map(|(file, _)| *file).collect();
-        let mut taken: Vec<OpenFile> = keys.iter().filter_map(|file| self.remove(file)).collect();
-        taken.sort_by_key(|open| open.last.position);
+        let mut taken: Vec<_> =
+            keys.iter().filter_map(|file| Some((*file, self.remove(file)?))).collect();
+        taken.sort_by_key(|(_, open)| open.last.position);
         taken
     }
 

@@ -11,33 +11,37 @@
 pub mod clock;
 mod connections;
 mod descriptors;
+pub mod journal;
 pub mod lookup;
 pub mod mountinfo;
 pub mod notice;
 pub mod path;
 mod process;
+mod restore;
 mod roles;
 mod translate;
 
 pub use clock::{Clock, Now};
+pub use journal::{Journal, JournalCounts};
 pub use lookup::{Descriptor, FakeProcesses, OwnProc, ProcessLookup};
+pub use restore::Restored;
 pub use notice::{ModelOpen, Notice, OutputPiece, ProcessEvent};
 
 use crate::kernel::live::connections::{Connections, Summed};
-use crate::kernel::live::descriptors::{At, Descriptors};
+use crate::kernel::live::descriptors::{At, Descriptors, OpenFile};
+use crate::kernel::live::journal::Remark;
 use crate::kernel::live::process::{Process, Tables};
 use crate::kernel::live::roles::Roles;
 use crate::kernel::names::Names;
-use crate::kernel::record::{FileSystem, Operation, Record};
+use crate::kernel::record::{Operation, Record};
 use crate::kernel::{KernelCounts, KernelReader, LATE};
 use crate::source::bounded::Bounded;
 use crate::source::{Losses, Place, Sink, SourceContext};
 use foldhash::fast::RandomState;
-use kvprov_agent_common::{Event, FileIdentity, FileState};
+use kvprov_agent_common::Event;
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// After a close that others outlive, an open file that nobody touches for this long is no longer used (a child that
 /// was forked holds it, and never closes it), in nanoseconds.
@@ -61,9 +65,10 @@ pub struct LiveOptions {
 struct Pending {
     worker: u32,
     position: u64,
+    /// CLOCK_MONOTONIC.
+    time: u64,
     record: Record,
-    /// Of an open, for the journal.
-    opened: Option<Box<(FileIdentity, FileState)>>,
+    remark: Remark,
 }
 
 struct Worker<'n> {
@@ -75,6 +80,7 @@ struct Worker<'n> {
 struct Listing {
     worker: u32,
     position: u64,
+    time: u64,
     record: Record,
 }
 
@@ -92,6 +98,11 @@ pub struct LiveKernel<'n> {
     connections: Connections,
     listings: Bounded<u32, Listing>,
     pending: Vec<Pending>,
+    journal: Option<Journal>,
+    /// Everything before this position of the ring is in the journal.
+    resume: u64,
+    /// The record that is taken in is in the journal already: it only brings back what is known.
+    again: bool,
     losses: Losses,
     /// Room for a path, and for the second one of a rename.
     path: String,
@@ -122,6 +133,9 @@ impl<'n> LiveKernel<'n> {
             connections: Connections::new(),
             listings: Bounded::new(LISTINGS),
             pending: Vec::new(),
+            journal: None,
+            resume: 0,
+            again: false,
             losses: Losses::default(),
             path: String::new(),
             second: String::new(),
@@ -153,7 +167,7 @@ impl<'n> LiveKernel<'n> {
         for pid in gone {
             self.end_process(pid);
         }
-        self.connections.flush(&mut take(&self.clock, &mut self.pending));
+        self.write(None);
         self.feed(sink);
         let worker = self.workers.get_mut(index as usize)?.take()?;
         Some(worker.reader.finish(sink))
@@ -185,6 +199,7 @@ impl<'n> LiveKernel<'n> {
 
     /// Takes one record of the ring. `bytes` is aligned to eight.
     pub fn event(&mut self, position: u64, bytes: &[u8], notices: &mut dyn FnMut(Notice<'_>)) {
+        self.again = position < self.resume;
         match Event::parse(bytes) {
             Some(Event::File(record)) => self.on_file(position, record, notices),
             Some(Event::Socket(record)) => self.on_socket(position, record),
@@ -198,8 +213,8 @@ impl<'n> LiveKernel<'n> {
     }
 
     /// Everything before `upto` was taken in: hands it to the readers. Afterwards the ring may be released up to there.
-    pub fn commit(&mut self, _upto: u64, sink: Sink<'_>) {
-        self.connections.flush(&mut take(&self.clock, &mut self.pending));
+    pub fn commit(&mut self, upto: u64, sink: Sink<'_>) {
+        self.write(Some(upto));
         self.feed(sink);
     }
 
@@ -209,12 +224,14 @@ impl<'n> LiveKernel<'n> {
         if self.clock.sample(now) {
             tracing::info!("the wall clock was stepped");
         }
+        self.again = false;
         if self.descriptors.closing > 0 {
             let deadline = now.monotonic.saturating_sub(CLOSE_WAIT + LATE as u64);
-            for (owner, at, path, file_system) in self.descriptors.unused_since(deadline) {
-                self.push_close(owner, at, path, file_system);
+            for (file, at, open) in self.descriptors.unused_since(deadline) {
+                self.push_close(open, at, Remark::Concluded(file));
             }
         }
+        self.write(None);
         self.feed(sink);
         for worker in self.workers.iter_mut().flatten() {
             worker.reader.idle(WallTime(now.wall), sink);
@@ -223,7 +240,7 @@ impl<'n> LiveKernel<'n> {
 
     /// The end: everything is told. For tests and for a stop in good order.
     pub fn finish(mut self, sink: Sink<'_>) -> Vec<(WorkerId, KernelCounts)> {
-        self.connections.flush(&mut take(&self.clock, &mut self.pending));
+        self.write(None);
         self.feed(sink);
         let workers = self.workers.into_iter().flatten();
         workers.map(|worker| (worker.id, worker.reader.finish(sink))).collect()
@@ -231,6 +248,9 @@ impl<'n> LiveKernel<'n> {
 
     fn feed(&mut self, sink: Sink<'_>) {
         for pending in self.pending.drain(..) {
+            if matches!(pending.remark, Remark::Closing(_) | Remark::Held) {
+                continue;
+            }
             let place = Place { position: pending.position, offset: pending.position };
             if let Some(Some(worker)) = self.workers.get_mut(pending.worker as usize) {
                 worker.reader.record(place, &pending.record, sink);
@@ -239,7 +259,7 @@ impl<'n> LiveKernel<'n> {
     }
 
     fn worker(&self, index: u32) -> Option<&WorkerId> {
-        self.workers.get(index as usize)?.as_ref().map(|worker| &worker.id)
+        worker_at(&self.workers, index)
     }
 
     fn index_of(&self, worker: &WorkerId) -> Option<u32> {
@@ -270,6 +290,9 @@ impl<'n> LiveKernel<'n> {
             self.losses.one("too many processes");
             return;
         }
+        if let (Some(journal), Some(worker)) = (&mut self.journal, worker_at(&self.workers, process.worker)) {
+            journal.process(worker.as_str(), pid, Some(process.started));
+        }
         self.processes.insert(pid, process);
     }
 
@@ -277,32 +300,29 @@ impl<'n> LiveKernel<'n> {
     /// end of a recording.
     fn end_process(&mut self, pid: u32) {
         let Some(process) = self.processes.remove(&pid) else { return };
+        if let (Some(journal), Some(worker)) = (&mut self.journal, worker_at(&self.workers, process.worker)) {
+            journal.process(worker.as_str(), pid, None);
+        }
         if process.has_files {
-            for open in self.descriptors.take(|open| open.owner == pid) {
-                self.push_close_of(process.worker, open.owner, open.last, open.path, open.file_system);
+            for (file, open) in self.descriptors.take(|open| open.owner == pid) {
+                let last = open.last;
+                self.push_close_of(process.worker, open, last, Remark::Closed(file));
             }
         }
     }
 
-    fn push_close(&mut self, owner: u32, at: At, path: Arc<str>, file_system: Option<Arc<FileSystem>>) {
-        if let Some(process) = self.processes.get(&owner) {
-            self.push_close_of(process.worker, owner, at, path, file_system);
+    fn push_close(&mut self, open: OpenFile, at: At, remark: Remark) {
+        if let Some(process) = self.processes.get(&open.owner) {
+            self.push_close_of(process.worker, open, at, remark);
         }
     }
 
-    fn push_close_of(
-        &mut self,
-        worker: u32,
-        owner: u32,
-        at: At,
-        path: Arc<str>,
-        file_system: Option<Arc<FileSystem>>,
-    ) {
-        let mut record = connections::record(owner, at.tid, Operation::Close);
-        record.path = Some(path);
-        record.fs = file_system;
+    fn push_close_of(&mut self, worker: u32, open: OpenFile, at: At, remark: Remark) {
+        let mut record = connections::record(open.owner, at.tid, Operation::Close);
+        record.path = Some(open.path);
+        record.fs = open.file_system;
         record.ret = Some(0);
-        self.push(worker, at.position, at.time, record, None);
+        self.push(worker, at.position, at.time, record, remark);
     }
 
     fn push(
@@ -311,11 +331,18 @@ impl<'n> LiveKernel<'n> {
         position: u64,
         time: u64,
         mut record: Record,
-        opened: Option<Box<(FileIdentity, FileState)>>,
+        remark: Remark,
     ) {
+        if self.again {
+            return;
+        }
         record.ts = Some(self.clock.seconds(time));
-        self.pending.push(Pending { worker, position, record, opened });
+        self.pending.push(Pending { worker, position, time, record, remark });
     }
+}
+
+fn worker_at<'w>(workers: &'w [Option<Worker<'_>>], index: u32) -> Option<&'w WorkerId> {
+    workers.get(index as usize)?.as_ref().map(|worker| &worker.id)
 }
 
 /// Takes summed records of connections among those that wait.
@@ -323,6 +350,7 @@ fn take<'p>(clock: &'p Clock, pending: &'p mut Vec<Pending>) -> impl FnMut(Summe
     |summed| {
         let mut record = summed.record;
         record.ts = Some(clock.seconds(summed.time));
-        pending.push(Pending { worker: summed.worker, position: summed.position, record, opened: None });
+        let Summed { worker, position, time, .. } = summed;
+        pending.push(Pending { worker, position, time, record, remark: Remark::None });
     }
 }

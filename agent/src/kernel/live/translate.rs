@@ -6,7 +6,8 @@ use super::notice::{ModelOpen, Notice, OutputPiece, ProcessEvent};
 use super::path::{self, Unusable};
 use super::process::{Kept, Process, known};
 use super::roles::Named;
-use super::{CLOSE_WAIT, Listing, LiveKernel, take};
+use super::journal::Remark;
+use super::{CLOSE_WAIT, Listing, LiveKernel, Pending, take};
 use crate::kernel::flags::OpenFlags;
 use crate::kernel::names::FileRole;
 use crate::kernel::record::{FileSystem, Operation, below};
@@ -93,9 +94,9 @@ impl LiveKernel<'_> {
         });
         if waited && let Some(closing) = open.closing.take() {
             // What `tick` would have told had it come in time.
-            let (owner, path, file_system) = (open.owner, Arc::clone(&open.path), open.file_system.clone());
+            let open = open.clone();
             self.descriptors.closing -= 1;
-            self.push_close(owner, closing, path, file_system);
+            self.push_close(open, closing, Remark::Concluded(call.file));
         }
         let Some(open) = self.descriptors.get_mut(&call.file) else { return };
         open.last = at;
@@ -112,7 +113,7 @@ impl LiveKernel<'_> {
             record.bytes = (!failed).then_some(header.result);
             record.want = (wanted != header.result).then_some(wanted);
         }
-        self.push(worker, position, header.time, record, None);
+        self.push(worker, position, header.time, record, Remark::Used(call.file));
     }
 
     fn on_close(&mut self, worker: u32, position: u64, call: &FileRecord) {
@@ -125,9 +126,11 @@ impl LiveKernel<'_> {
         let at = at(position, header);
         if !is_last {
             let Some(open) = self.descriptors.get_mut(&call.file) else { return };
-            if open.closing.replace(at).is_none() {
-                self.descriptors.closing += 1;
-            }
+            let is_first = open.closing.replace(at).is_none();
+            let mut record = connections::record(header.tgid, header.tid, Operation::Close);
+            record.path = Some(Arc::clone(&open.path));
+            self.descriptors.closing += usize::from(is_first);
+            self.push(worker, position, header.time, record, Remark::Closing(call.file));
             return;
         }
         if let Some(open) = self.descriptors.remove(&call.file) {
@@ -135,7 +138,7 @@ impl LiveKernel<'_> {
             record.path = Some(open.path);
             record.fs = open.file_system;
             record.ret = Some(0);
-            self.push(worker, position, header.time, record, None);
+            self.push(worker, position, header.time, record, Remark::Closed(call.file));
         }
     }
 
@@ -150,7 +153,9 @@ impl LiveKernel<'_> {
         record.path = Some(directory);
         record.ret = Some(header.result);
         record.ts = Some(self.clock.seconds(header.time));
-        self.listings.insert(header.tid, Listing { worker, position, record });
+        let time = header.time;
+        self.push(worker, position, time, record.clone(), Remark::Held);
+        self.listings.insert(header.tid, Listing { worker, position, time, record });
     }
 
     /// A directory that was opened before the records began.
@@ -237,7 +242,7 @@ impl LiveKernel<'_> {
         record.ret = Some(header.result);
         record.bytes = (header.result >= 0).then_some(header.result);
         record.peer_pid = Some(i64::from(header.fd));
-        self.push(worker, position, header.time, record, None);
+        self.push(worker, position, header.time, record, Remark::None);
     }
 
     pub(super) fn on_socket(&mut self, position: u64, socket: &SocketRecord) {
@@ -255,7 +260,7 @@ impl LiveKernel<'_> {
             // HTTP goes through read and write, and a connect moves nothing.
             _ => return,
         };
-        if socket.peer_port == 0 {
+        if socket.peer_port == 0 || self.again {
             return;
         }
         let Some(worker) = self.caller(header) else { return };
@@ -377,7 +382,7 @@ impl LiveKernel<'_> {
         record.fs.clone_from(&file_system);
         record.flags = Some(flags);
         record.ret = Some(header.result);
-        let opened = has_file.then(|| Box::new((call.file, call.state)));
+        let opened = if has_file { Remark::Opened(call.file, call.state) } else { Remark::None };
         if let (true, FileRole::Model(file)) = (worked, &*role) {
             self.descriptors.ignore(call.file);
             if let Some(worker) = self.worker(worker) {
@@ -395,7 +400,8 @@ impl LiveKernel<'_> {
         } else if has_file {
             if let Some(old) = self.descriptors.remove(&call.file) {
                 // Its close was not seen, or came on a way that is not followed.
-                self.push_close(old.owner, old.last, old.path, old.file_system);
+                let last = old.last;
+                self.push_close(old, last, Remark::Closed(call.file));
             }
             let file = FileRecord { header: *header, file: call.file, wanted: 0, references: 0 };
             self.remember(&file, path, file_system, at);
@@ -420,7 +426,7 @@ impl LiveKernel<'_> {
         record.path2 = Some(target);
         record.fs = file_system;
         record.ret = Some(header.result);
-        self.push(worker, position, header.time, record, None);
+        self.push(worker, position, header.time, record, Remark::None);
     }
 
     /// A look at a name, or its removal.
@@ -440,7 +446,7 @@ impl LiveKernel<'_> {
         record.fs = file_system;
         record.ret = Some(header.result);
         self.listing_before(header.tid, record.path.as_deref().unwrap_or_default());
-        self.push(worker, position, header.time, record, None);
+        self.push(worker, position, header.time, record, Remark::None);
     }
 
     /// Tells the listing of a thread before its first look at a name below.
@@ -452,9 +458,10 @@ impl LiveKernel<'_> {
             listing.record.path.as_deref().is_some_and(|directory| below(path, directory).is_some())
         };
         if self.listings.get(&tid).is_some_and(is_below)
-            && let Some(Listing { worker, position, record }) = self.listings.remove(&tid)
+            && let Some(Listing { worker, position, time, record }) = self.listings.remove(&tid)
+            && !self.again
         {
-            self.pending.push(super::Pending { worker, position, record, opened: None });
+            self.pending.push(Pending { worker, position, time, record, remark: Remark::None });
         }
     }
 
