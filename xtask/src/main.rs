@@ -30,6 +30,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Install what the tasks call, where it is missing: lints, and the toolchain of the kernel programs.
+    Setup,
     /// Everything that CI checks, with its set-up.
     Test(test::Arguments),
     /// Write the generated pages of docs/.
@@ -50,6 +52,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Setup => setup::task(),
         Task::Test(arguments) => test::run(&arguments),
         Task::Docs => docs::write(),
         Task::Tidy => tidy::run(),
