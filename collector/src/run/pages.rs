@@ -289,9 +289,9 @@ fn keyspaces(store: &StoreId, history: &History) -> Vec<KeyspaceEntry> {
     let mut spaces: BTreeMap<(String, BTreeMap<String, String>), KeyspaceEntry> = BTreeMap::new();
     for events in history.keys.values() {
         let Some((grammar, fields)) = events.first().and_then(|event| {
-            let parts = event.artifact.fields.iter().filter(|(name, _)| !RANKS.contains(&name.as_str()));
+            let parts = event.artifact().fields.iter().filter(|(name, _)| !RANKS.contains(&name.as_str()));
             let fields = parts.map(|(name, value)| (name.clone(), value.clone())).collect();
-            Some((event.artifact.grammar.clone()?, fields))
+            Some((event.artifact().grammar.clone()?, fields))
         }) else {
             continue;
         };

@@ -23,8 +23,11 @@ const AGAIN_AT_MOST: Duration = Duration::from_secs(10);
 const WATCHED: Duration = Duration::from_secs(300);
 /// Every subject is looked at this often, whatever happens: a node that was behind by more than [`WATCHED`] settles late.
 const SWEEP: Duration = Duration::from_secs(300);
-/// A subject rests this many times as long as its evaluation took.
+/// A subject rests this many times as long as its evaluation took, as long as that is no longer than [`REST_GLADLY`];
+const REST_LONG: u32 = 9;
+/// in any case it rests this many times as long.
 const REST: u32 = 3;
+const REST_GLADLY: Duration = Duration::from_millis(1_000);
 /// Evaluations of a subject without any observation may take one part in this many of the time.
 const IDLE_REST: u32 = 50;
 /// Subjects are evaluated together, which shares what is read, as long as they are expected to take no longer.
@@ -74,7 +77,7 @@ impl Schedule {
             self.entries.insert(subject.clone(), entry);
             return;
         };
-        let rested = entry.last.map_or(now, |last| last + entry.cost * REST);
+        let rested = entry.last.map_or(now, |last| last + rest(entry.cost));
         entry.due = entry.due.min((now + delay).max(rested));
         entry.pause = AGAIN;
         entry.concerned = now;
@@ -141,6 +144,10 @@ impl Schedule {
     pub fn waiting(&self, now: Instant) -> usize {
         self.entries.values().filter(|entry| entry.due <= now).count()
     }
+}
+
+fn rest(cost: Duration) -> Duration {
+    (cost * REST_LONG).min(REST_GLADLY).max(cost * REST)
 }
 
 #[cfg(test)]

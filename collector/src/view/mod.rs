@@ -8,6 +8,7 @@ pub mod request;
 pub mod roster;
 pub mod timeline;
 
+use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
@@ -22,7 +23,8 @@ pub use roster::{Member, Roster};
 /// No counter of tokens, requests or bytes moves this far in one interval.
 const ABSURD: f64 = 1e16;
 
-type Selected = Rc<Vec<Observation>>;
+/// Observations as a view has read them, shared by whoever looks at them.
+pub type Selected = Rc<Vec<Observation>>;
 type Legs = Rc<Vec<(Observation, RequestLeg)>>;
 
 /// The order of a view: by time, then by place in the stream.
@@ -54,6 +56,7 @@ pub struct View<'l> {
     read: RefCell<BTreeMap<IndexKey, Selected>>,
     intervals: RefCell<BTreeMap<WorkerId, Rc<Vec<Interval>>>>,
     legs: RefCell<Option<Legs>>,
+    histories: RefCell<BTreeMap<StoreId, Rc<History>>>,
     cut: Cell<u64>,
     failed: RefCell<Option<LedgerError>>,
 }
@@ -88,6 +91,7 @@ impl<'l> View<'l> {
             read: RefCell::default(),
             intervals: RefCell::default(),
             legs: RefCell::default(),
+            histories: RefCell::default(),
             cut: Cell::new(0),
             failed: RefCell::default(),
         })
@@ -222,6 +226,16 @@ impl<'l> View<'l> {
     /// All that happened in a store.
     pub fn store(&self, store: &StoreId) -> Selected {
         self.select(IndexKey::Store(store.clone()))
+    }
+
+    /// The history of a store, made at the first time that somebody asks for it.
+    pub(crate) fn history(&self, store: &StoreId, make: impl FnOnce() -> History) -> Rc<History> {
+        if let Some(found) = self.histories.borrow().get(store) {
+            return Rc::clone(found);
+        }
+        let found = Rc::new(make());
+        self.histories.borrow_mut().insert(store.clone(), Rc::clone(&found));
+        found
     }
 
     /// All that compares workers with each other.

@@ -11,11 +11,12 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// The complete set of findings on a store.
 pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
-    let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String, BTreeSet<String>)> = BTreeMap::new();
+    let mut drafts: BTreeMap<(Cause, Rc<WorkerId>), (Draft, String, BTreeSet<String>)> = BTreeMap::new();
     let mut reads: Vec<(&String, &Event, Written)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
@@ -23,7 +24,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         });
     }
     // In the order of time: the first ones are shown, whichever keys come later.
-    reads.sort_by_key(|(_, event, _)| (event.at, event.observation.envelope.id));
+    reads.sort_by_key(|(_, event, _)| (event.at, event.observation().envelope.id));
     for (key, event, held) in &reads {
         let Some((cause, confidence, what, because)) = judge(view, event, held) else { continue };
         let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
@@ -38,7 +39,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
             draft.events(1);
         }
         if keys.len() <= 4 {
-            draft.context(&held.observation).proof(&event.observation);
+            draft.context(held.observation()).proof(event.observation());
             because.iter().for_each(|update| {
                 draft.context(update);
             });
@@ -62,7 +63,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
 /// Whether an event took bytes from the store. A reader that maps the file shows no count.
 fn consumed(event: &Event) -> bool {
     matches!(event.action, ArtifactAction::Read | ArtifactAction::Partial)
-        && event.artifact.bytes.is_none_or(|bytes| bytes > 0)
+        && event.artifact().bytes.is_none_or(|bytes| bytes > 0)
 }
 
 fn judge(

@@ -27,11 +27,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
     let mut by_content: BTreeMap<(&str, &str), BTreeMap<Fields, Vec<&Event>>> = BTreeMap::new();
     for event in history.keys.values().flatten() {
-        let (Some(content), Some(grammar)) = (&event.artifact.content, &event.artifact.grammar) else {
+        let (Some(content), Some(grammar)) = (&event.artifact().content, &event.artifact().grammar) else {
             continue;
         };
         let fields: Fields = event
-            .artifact
+            .artifact()
             .fields
             .iter()
             .filter(|(name, _)| !RANKS.contains(&name.as_str()))
@@ -41,7 +41,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     }
     // The keys of several ranks are one variant; what matters is the order of time.
     for events in by_content.values_mut().flat_map(BTreeMap::values_mut) {
-        events.sort_by_key(|event| (event.at, event.observation.envelope.id));
+        events.sort_by_key(|event| (event.at, event.observation().envelope.id));
     }
     let mut drafts: BTreeMap<Cause, (Draft, BTreeSet<String>)> = BTreeMap::new();
     for variants in by_content.values().filter(|variants| variants.len() > 1) {
@@ -55,11 +55,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
             });
             draft.worker(stored.actor.as_str()).worker(asked.actor.as_str());
             draft.at(asked.at);
-            if contents.insert(asked.artifact.content.clone().unwrap_or_default()) {
+            if contents.insert(asked.artifact().content.clone().unwrap_or_default()) {
                 draft.events(1);
             }
             if contents.len() <= 4 {
-                draft.context(&stored.observation).proof(&asked.observation);
+                draft.context(stored.observation()).proof(asked.observation());
             }
         }
     }
@@ -97,7 +97,7 @@ fn fork<'h>(
     let ways = [stored_then_asked(a.1, b.1), stored_then_asked(b.1, a.1)];
     // The way that was seen first stands, whatever comes later.
     let (stored, asked) =
-        ways.into_iter().flatten().min_by_key(|(_, asked)| (asked.at, asked.observation.envelope.id))?;
+        ways.into_iter().flatten().min_by_key(|(_, asked)| (asked.at, asked.observation().envelope.id))?;
     let names: BTreeSet<&String> = a.0.keys().chain(b.0.keys()).collect();
     let different: Vec<&str> =
         names.into_iter().filter(|name| a.0.get(*name) != b.0.get(*name)).map(String::as_str).collect();
