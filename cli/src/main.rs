@@ -81,7 +81,9 @@ fn main() -> ExitCode {
         Command::Agent(common) => parent::run(&common, Children::Agent),
         Command::Collector(common) => live::collector::run(&common),
         Command::Record(record) => {
-            let common = Common { record: Some(record.out), no_ship: true, ..record.common };
+            let mut common = record.common;
+            common.record = Some(record.out);
+            common.no_ship = true;
             parent::run(&common, Children::Agent)
         }
         Command::Doctor => doctor::run(),

@@ -44,8 +44,8 @@ pub(crate) fn run(common: &Common) -> anyhow::Result<ExitCode> {
     };
     let receivers = threads.block_on(Receivers::start(receive, Arc::new(collector.intake())))?;
     while !stop.load(Ordering::Relaxed) {
-        anyhow::ensure!(!collector.has_ended(), "the ledger's thread ended; what it said last stands above");
-        std::thread::sleep(Duration::from_millis(100));
+        let has_failed = collector.has_failed_within(Duration::from_millis(100));
+        anyhow::ensure!(!has_failed, "the ledger's thread ended; what it said last stands above");
     }
     threads.block_on(receivers.stop());
     collector.stop();
