@@ -15,6 +15,7 @@ pub use kvprov_loader::process::{Descriptor, DirEntry, FileKind, FileStat, Link,
 pub use node::{Access, READ_MAX};
 
 use std::fs::File;
+use std::sync::Arc;
 
 /// Why something about a process is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -166,6 +167,44 @@ pub trait ProcessAccess: Send + Sync {
     fn descriptor(&self, process: ProcessId, fd: u32) -> Result<Descriptor, AccessError> {
         let page = self.descriptors(process, fd, 1)?;
         page.items.into_iter().next().filter(|found| found.fd == fd).ok_or(AccessError::NotFound)
+    }
+}
+
+impl<A: ProcessAccess + ?Sized> ProcessAccess for Arc<A> {
+    fn pids(&self) -> Result<Vec<ProcessId>, AccessError> {
+        (**self).pids()
+    }
+
+    fn identify(&self, pid: u32) -> Result<ProcessId, AccessError> {
+        (**self).identify(pid)
+    }
+
+    fn read(&self, process: ProcessId, file: ProcFile) -> Result<Vec<u8>, AccessError> {
+        (**self).read(process, file)
+    }
+
+    fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {
+        (**self).link(process, link)
+    }
+
+    fn descriptors(&self, process: ProcessId, from: u32, most: u32) -> Result<Page<Descriptor>, AccessError> {
+        (**self).descriptors(process, from, most)
+    }
+
+    fn open_file_of(&self, process: ProcessId, path: &[u8]) -> Result<(File, FileStat), AccessError> {
+        (**self).open_file_of(process, path)
+    }
+
+    fn open_fd_of(&self, process: ProcessId, fd: u32) -> Result<(File, FileStat), AccessError> {
+        (**self).open_fd_of(process, fd)
+    }
+
+    fn list_dir_of(&self, process: ProcessId, directory: &[u8]) -> Result<Listing, AccessError> {
+        (**self).list_dir_of(process, directory)
+    }
+
+    fn stat_path_of(&self, process: ProcessId, path: &[u8], follow: bool) -> Result<FileStat, AccessError> {
+        (**self).stat_path_of(process, path, follow)
     }
 }
 

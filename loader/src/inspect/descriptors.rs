@@ -7,6 +7,7 @@ use super::files::{file_stat, read_at_most};
 use crate::process::{Descriptor, Failure, FileKind, PATH_MAX, Page};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
 /// Bytes of a descriptor in a page, besides its target.
@@ -46,7 +47,14 @@ impl OpenProcess {
             if used >= budget || items.len() >= most.max(1) {
                 return Ok(Page { items, next: Some(u64::from(fd)) });
             }
-            let Some(descriptor) = look(&directory, &info, fd, name) else { continue };
+            let descriptor = match look(&directory, &info, fd, name) {
+                Ok(descriptor) => descriptor,
+                // The list may be open to whoever owns the process while the links are not: no list at all, or it
+                // would look as if nothing were open.
+                Err(Errno::ACCESS | Errno::PERM) => return Err(Failure::Denied),
+                // Closed meanwhile.
+                Err(_) => continue,
+            };
             let size = DESCRIPTOR_BYTES + descriptor.target.len();
             if used > 0 && used + size > budget {
                 return Ok(Page { items, next: Some(u64::from(fd)) });
@@ -59,8 +67,8 @@ impl OpenProcess {
     }
 }
 
-fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Option<Descriptor> {
-    let mut target = rustix::fs::readlinkat(directory, name, Vec::with_capacity(256)).ok()?.into_bytes();
+fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Result<Descriptor, Errno> {
+    let mut target = rustix::fs::readlinkat(directory, name, Vec::with_capacity(256))?.into_bytes();
     target.truncate(PATH_MAX);
     // A file server that does not answer must not stop this: what is known is enough.
     let asked = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::MNT_ID;
@@ -77,11 +85,11 @@ fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Option<Desc
         mount: 0,
     };
     if descriptor.target.first() == Some(&b'/') {
-        let file = rustix::fs::openat(info, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let (text, _) = read_at_most(&file, INFO_MAX).ok()?;
+        let file = rustix::fs::openat(info, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (text, _) = read_at_most(&file, INFO_MAX)?;
         read_info(&text, &mut descriptor);
     }
-    Some(descriptor)
+    Ok(descriptor)
 }
 
 /// Takes `pos:`, `flags:` (octal) and `mnt_id:` from the text of `fdinfo`.
