@@ -1,6 +1,6 @@
 //! Nothing is lost without being counted: fired = filtered + delivered + dropped.
 
-use crate::lab::{Lab, Seen, lab, perl};
+use crate::lab::{Lab, Seen, lab, perl, with};
 use kvprov_agent_common::Kind;
 use kvprov_agent_common::kernel::watch;
 use kvprov_loader::attach::Options;
@@ -36,7 +36,7 @@ fn busy(times: usize) -> String {
 
 #[test]
 fn the_law_holds_at_rest() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = with(&Options::default()) else { return };
     let seen = lab.watch(watch::ALL, &busy(1000));
     assert!(seen.len() > 3000);
     let total = lab.kernel.counters().unwrap().total();
@@ -47,7 +47,7 @@ fn the_law_holds_at_rest() {
 #[test]
 fn the_law_holds_at_ten_times_the_capacity_of_a_ring_that_nobody_reads() {
     let ring_bytes = 64 << 10;
-    let Some(mut lab) = lab(&Options { ring_bytes, ..Options::default() }) else { return };
+    let Some(mut lab) = with(&Options { ring_bytes, ..Options::default() }) else { return };
     // About 270 bytes a turn, so more than ten times the ring.
     let times = 10 * ring_bytes as usize / 200;
     let waiting = perl(&busy(times));
@@ -70,7 +70,7 @@ fn the_law_holds_at_ten_times_the_capacity_of_a_ring_that_nobody_reads() {
 
 #[test]
 fn what_was_not_released_is_handed_out_again_at_its_place() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let waiting = perl(&busy(20));
     lab.kernel.watch(waiting.pid(), watch::FILES).unwrap();
     waiting.run();
@@ -99,7 +99,7 @@ fn a_ring_takes_no_other_descriptor_and_no_other_size() {
     let file = || std::fs::File::open("/dev/null").unwrap().into();
     assert!(Ring::new(file(), 4096).is_err());
     assert!(Ring::new(file(), 5000).is_err());
-    let Some(lab) = lab(&Options::default()) else { return };
+    let Some(lab) = lab() else { return };
     let descriptor = lab.kernel.ring_fd().try_clone_to_owned().unwrap();
     assert!(Ring::new(descriptor, 2 * u64::from(lab.kernel.ring_bytes())).is_err());
 }

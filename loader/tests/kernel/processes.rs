@@ -1,6 +1,6 @@
 //! Processes: who is watched, and how they begin and end.
 
-use crate::lab::{lab, of, perl};
+use crate::lab::{lab, of, perl, with};
 use kvprov_agent_common::Kind;
 use kvprov_agent_common::kernel::watch;
 use kvprov_loader::attach::{Error, Options};
@@ -11,7 +11,7 @@ const SIGKILL: u32 = 9;
 
 #[test]
 fn children_and_their_children_are_watched_before_they_run() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(
         watch::ALL,
         "if (!fork()) { if (!fork()) { open(my $f, '<', '/kvprov-none/grandchild'); exit 3; } wait(); \
@@ -34,7 +34,7 @@ fn children_and_their_children_are_watched_before_they_run() {
 
 #[test]
 fn programs_that_start_are_told_of_every_process() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let child = std::process::Command::new("/bin/true").spawn().unwrap();
     let pid = child.id();
     child.wait_with_output().unwrap();
@@ -48,7 +48,7 @@ fn programs_that_start_are_told_of_every_process() {
 
 #[test]
 fn a_process_that_is_killed_in_mid_call_ends_without_a_record_of_the_call() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let waiting = perl("sysread(STDIN, my $b, 1); sysread(STDIN, $b, 1);");
     let pid = waiting.pid();
     lab.kernel.watch(pid, watch::ALL).unwrap();
@@ -62,7 +62,7 @@ fn a_process_that_is_killed_in_mid_call_ends_without_a_record_of_the_call() {
 
 #[test]
 fn a_process_that_is_watched_no_more_is_not_seen() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let waiting = perl("open(my $f, '<', '/kvprov-none');");
     let pid = waiting.pid();
     lab.kernel.watch(pid, watch::ALL).unwrap();
@@ -75,7 +75,7 @@ fn a_process_that_is_watched_no_more_is_not_seen() {
 
 #[test]
 fn kvprov_does_not_watch_itself() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     assert!(matches!(lab.kernel.watch(std::process::id(), watch::ALL), Err(Error::Own(_))));
 }
 
@@ -93,7 +93,7 @@ fn outside_the_scope_nothing_is_seen() {
     let mut inside = Vec::new();
     let pids = {
         let options = Options { scope: Some(group.clone()), ..Options::default() };
-        let Some(mut lab) = lab(&options) else { return };
+        let Some(mut lab) = with(&options) else { return };
         let mut pids = Vec::new();
         for place in [None, Some(group.clone()), Some(group.join("below"))] {
             let waiting = perl("open(my $f, '<', '/kvprov-none'); exec('/bin/true');");
