@@ -33,7 +33,9 @@ pub enum Error {
         reason: String,
     },
     /// The kernel refuses programs or maps.
-    #[error("the kernel refuses BPF ({what}): this process needs CAP_BPF and CAP_PERFMON (before Linux 5.8 CAP_SYS_ADMIN)")]
+    #[error(
+        "the kernel refuses BPF ({what}): this process needs CAP_BPF and CAP_PERFMON (before Linux 5.8 CAP_SYS_ADMIN)"
+    )]
     Refused {
         /// What it refused.
         what: String,

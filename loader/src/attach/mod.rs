@@ -59,7 +59,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_bytes: DEFAULT_RING_BYTES, scope: None, own: Vec::new(), statistics: false, only: Vec::new() }
+        Self {
+            ring_bytes: DEFAULT_RING_BYTES,
+            scope: None,
+            own: Vec::new(),
+            statistics: false,
+            only: Vec::new(),
+        }
     }
 }
 
@@ -114,7 +120,9 @@ impl Kernel {
 
         let ring = match take(&mut ebpf, "EVENTS")? {
             Map::RingBuf(ring) => ring,
-            _ => return Err(Error::Other { what: "opening the ring", reason: "it is another map".to_owned() }),
+            _ => {
+                return Err(Error::Other { what: "opening the ring", reason: "it is another map".to_owned() });
+            }
         };
         let mut kernel = Self {
             ring,
@@ -125,7 +133,11 @@ impl Kernel {
             unfollowed: Array::try_from(take(&mut ebpf, "UNFOLLOWED")?).map_err(map_error)?,
             unattached: BTreeMap::new(),
             // Refused without CAP_SYS_ADMIN: run times are unknown then.
-            _statistics: if options.statistics { aya::sys::enable_stats(aya::sys::Stats::RunTime).ok() } else { None },
+            _statistics: if options.statistics {
+                aya::sys::enable_stats(aya::sys::Stats::RunTime).ok()
+            } else {
+                None
+            },
             ebpf,
         };
         for tgid in options.own.iter().copied().chain([std::process::id()]) {
@@ -154,7 +166,9 @@ impl Kernel {
         }
         if count == 0 {
             let reason = self.unattached.values().next().map(|one| one.reason.clone()).unwrap_or_default();
-            return Err(Error::Refused { what: format!("no program could be attached; the first: {reason}") });
+            return Err(Error::Refused {
+                what: format!("no program could be attached; the first: {reason}"),
+            });
         }
         Ok(())
     }
@@ -274,7 +288,9 @@ fn attach_one(name: &str, program: &mut Program, btf: &Btf) -> Result<(), String
             }
             program.load().and_then(|()| program.attach("syscalls", name).map(|_| ()))
         }
-        Program::BtfTracePoint(program) => program.load(name, btf).and_then(|()| program.attach().map(|_| ())),
+        Program::BtfTracePoint(program) => {
+            program.load(name, btf).and_then(|()| program.attach().map(|_| ()))
+        }
         _ => return Err("it is of an unknown type".to_owned()),
     };
     attached.map_err(|error| match &error {

@@ -17,7 +17,11 @@ fn holds(lab: &Lab, read: &[Seen]) {
         assert_eq!(counts.fired, counts.filtered + counts.delivered + counts.dropped, "{kind:?}: {counts:?}");
         // Programs start all the time, also between the reading and the counting.
         if *kind != Kind::Exec {
-            assert_eq!(by_kind.get(&(*kind as u16)).copied().unwrap_or_default(), counts.delivered, "{kind:?}");
+            assert_eq!(
+                by_kind.get(&(*kind as u16)).copied().unwrap_or_default(),
+                counts.delivered,
+                "{kind:?}"
+            );
         }
     }
     let missed: u64 = lab.kernel.programs().iter().filter_map(|program| program.missed).sum();
@@ -80,7 +84,8 @@ fn what_was_not_released_is_handed_out_again_at_its_place() {
     assert!(lab.ring.pending() > 0);
     // Another reader, as after a crash.
     let descriptor = lab.kernel.ring_fd().try_clone_to_owned().unwrap();
-    let mut ring = kvprov_agent_common::ring::Ring::new(descriptor, u64::from(lab.kernel.ring_bytes())).unwrap();
+    let mut ring =
+        kvprov_agent_common::ring::Ring::new(descriptor, u64::from(lab.kernel.ring_bytes())).unwrap();
     let mut again = Vec::new();
     ring.peek(10, |position, bytes| again.push((position, bytes.to_vec()))).unwrap();
     assert_eq!(first, again);
