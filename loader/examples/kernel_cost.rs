@@ -83,12 +83,13 @@ fn child() -> Result<()> {
             let start = now();
             for _ in 0..*count {
                 match line.as_str() {
-                    "write" => drop(rustix::io::write(&null, &data)?),
-                    "write-file" => drop(rustix::io::write(&file, &data)?),
+                    "write" => write(&null, &data)?,
+                    "write-file" => write(&file, &data)?,
                     "openat" => drop(rustix::fs::openat(CWD, &path, OFlags::RDONLY, Mode::empty())?),
                     "futex" => {
-                        drop(rustix::thread::futex::wake(&word, rustix::thread::futex::Flags::PRIVATE, 1)?)
+                        rustix::thread::futex::wake(&word, rustix::thread::futex::Flags::PRIVATE, 1)?;
                     }
+
                     _ => {
                         let mut events = [epoll::Event {
                             flags: epoll::EventFlags::IN,
@@ -123,6 +124,11 @@ fn load(file: &impl std::os::fd::AsFd) -> Result<()> {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         next += step;
     }
+    Ok(())
+}
+
+fn write(file: &impl std::os::fd::AsFd, data: &[u8]) -> Result<()> {
+    rustix::io::write(file, data)?;
     Ok(())
 }
 
