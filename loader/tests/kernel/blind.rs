@@ -5,11 +5,10 @@
 use crate::lab::{lab, of};
 use kvprov_agent_common::kernel::watch;
 use kvprov_agent_common::{BlindSpot, Class, Kind};
-use kvprov_loader::attach::Options;
 
 #[test]
 fn a_way_past_the_programs_is_told_once_a_process() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let seen = lab.watch(
         watch::ALL,
@@ -36,7 +35,7 @@ fn a_way_past_the_programs_is_told_once_a_process() {
 #[test]
 fn a_32_bit_program_is_told() {
     use std::os::unix::fs::PermissionsExt;
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     // _exit(0) by the 32-bit way, at 0x10000.
     let code = [0xb8, 1, 0, 0, 0, 0x31, 0xdb, 0xcd, 0x80];
     let mut elf = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
@@ -58,25 +57,31 @@ fn a_32_bit_program_is_told() {
         return;
     }
     let seen = lab.watch(watch::ALL, &format!("exec('{}');", path.display()));
-    assert_eq!(of(&seen, Kind::BlindSpot).iter().map(|seen| seen.flags).collect::<Vec<_>>(), [BlindSpot::Compat as u32]);
+    assert_eq!(
+        of(&seen, Kind::BlindSpot).iter().map(|seen| seen.flags).collect::<Vec<_>>(),
+        [BlindSpot::Compat as u32]
+    );
 }
 
 #[test]
 fn a_range_of_descriptors_is_closed_one_by_one() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(
         watch::ALL,
         "use POSIX (); my $f = POSIX::open('/etc/passwd', O_RDONLY); POSIX::dup2($f, 40); POSIX::dup2($f, 43); \
          syscall(436, 40, 50, 4); syscall(436, 40, 50, 0) == 0 or die; syscall(436, 60, 0xffffffff, 0);",
     );
-    let closed: Vec<_> =
-        of(&seen, Kind::Close).iter().filter(|seen| seen.fd >= 40).map(|seen| (seen.fd, seen.references)).collect();
-    assert_eq!(closed, [(40, 3), (43, 2)], "{seen:#?}");
+    let closed: Vec<_> = of(&seen, Kind::Close)
+        .iter()
+        .filter(|seen| seen.fd >= 40)
+        .map(|seen| (seen.fd, seen.references))
+        .collect();
+    assert_eq!(closed, [(40, 3), (43, 3)], "{seen:#?}");
 }
 
 #[test]
 fn old_and_rare_calls_are_seen() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path().display().to_string();
     let seen = lab.watch(
@@ -90,7 +95,7 @@ fn old_and_rare_calls_are_seen() {
              syscall(76, $b, 3); syscall(137, $b, $st); syscall(87, $b); syscall(263, -100, $b, 0); \
              syscall(83, $b, 0755); syscall(84, $b); syscall(258, -100, $b, 0755); syscall(263, -100, $b, 0x200); \
              syscall(80, $h); opendir(my $d, $h); readdir $d; syscall(81, fileno($d)); \
-             open(my $f, '+>', 'relative'); truncate($f, 5); syscall(262, fileno($f), '', $st, 0x1000);"
+             open(my $f, '+>', 'relative'); truncate($f, 5); my $e = ''; syscall(262, fileno($f), $e, $st, 0x1000);"
         ),
     );
     let count = |kind: Kind, below: bool| {
@@ -107,8 +112,14 @@ fn old_and_rare_calls_are_seen() {
     assert_eq!(count(Kind::Fchdir, false), 1);
     assert_eq!(count(Kind::Ftruncate, false), 1);
     assert!(count(Kind::Readdir, false) >= 1);
-    let opens: Vec<_> = of(&seen, Kind::Open).into_iter().filter(|seen| seen.path() == format!("{home}/a")).collect();
+    let opens: Vec<_> =
+        of(&seen, Kind::Open).into_iter().filter(|seen| seen.path() == format!("{home}/a")).collect();
     assert_eq!(opens.iter().map(|open| open.flags).collect::<Vec<_>>(), [0o1101, 2, 2]);
-    assert!(of(&seen, Kind::Open).iter().any(|open| open.is(Kind::Open, Class::Directory) && open.path() == home));
-    assert!(of(&seen, Kind::Stat).iter().all(|stat| !stat.first.is_empty()), "a question about an open file is none");
+    assert!(
+        of(&seen, Kind::Open).iter().any(|open| open.is(Kind::Open, Class::Directory) && open.path() == home)
+    );
+    assert!(
+        of(&seen, Kind::Stat).iter().all(|stat| !stat.first.is_empty()),
+        "a question about an open file is none"
+    );
 }

@@ -3,7 +3,6 @@
 use crate::lab::{Seen, lab, of, perl};
 use kvprov_agent_common::kernel::watch;
 use kvprov_agent_common::{Class, Kind, notes};
-use kvprov_loader::attach::Options;
 
 /// Bytes of all pieces in their order.
 fn joined(pieces: &[&Seen]) -> Vec<u8> {
@@ -12,7 +11,7 @@ fn joined(pieces: &[&Seen]) -> Vec<u8> {
 
 #[test]
 fn what_goes_to_a_pipe_is_seen_to_the_byte() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     // 64 KiB in one write, of bytes that tell their place.
     let body = "my $b = ''; $b .= sprintf(\"%07d\\n\", $_) for 0..8191; syswrite(STDOUT, $b); syswrite(STDOUT, \"end\\n\");";
     let waiting = perl(body);
@@ -22,14 +21,16 @@ fn what_goes_to_a_pipe_is_seen_to_the_byte() {
     let pieces = of(&seen, Kind::Output);
     assert_eq!(printed.len(), 65_536 + 4);
     assert!(joined(&pieces) == printed, "{} pieces", pieces.len());
-    assert!(pieces.iter().all(|piece| piece.fd == 1 && piece.is(Kind::Output, Class::Pipe) && piece.skipped == 0));
+    assert!(
+        pieces.iter().all(|piece| piece.fd == 1 && piece.is(Kind::Output, Class::Pipe) && piece.skipped == 0)
+    );
     assert_eq!(pieces.iter().map(|piece| piece.offset).max(), Some(57_344));
     assert!(of(&seen, Kind::Write).is_empty());
 }
 
 #[test]
 fn of_a_longer_write_the_rest_is_counted() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let waiting = perl("syswrite(STDOUT, 'x' x 100_000);");
     lab.kernel.watch(waiting.pid(), watch::OUTPUT).unwrap();
     let (_, printed) = waiting.run();
@@ -44,18 +45,37 @@ fn of_a_longer_write_the_rest_is_counted() {
 
 #[test]
 fn a_duplicate_of_standard_output_is_standard_output() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
-    let waiting = perl("open(my $d, '>&', \\*STDOUT); syswrite($d, 'one'); open(my $e, '>&', \\*STDERR); syswrite($e, 'two');");
+    let Some(mut lab) = lab() else { return };
+    let waiting = perl(
+        "open(my $d, '>&', \\*STDOUT); syswrite($d, 'one'); open(my $e, '>&', \\*STDERR); syswrite($e, 'two');",
+    );
     lab.kernel.watch(waiting.pid(), watch::OUTPUT).unwrap();
     waiting.run();
     let seen = lab.drain();
-    let pieces: Vec<_> = of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.bytes.clone())).collect();
+    let pieces: Vec<_> =
+        of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.bytes.clone())).collect();
     assert_eq!(pieces, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
 }
 
 #[test]
+fn a_terminal_or_a_socket_may_be_standard_output_too() {
+    let Some(mut lab) = lab() else { return };
+    let waiting = perl(
+        "socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0); open(STDERR, '>&', $a); syswrite(STDERR, 'journal'); \
+         if (open(my $m, '+<', '/dev/ptmx')) { open(STDOUT, '>&', $m); syswrite(STDOUT, 'terminal'); }",
+    );
+    lab.kernel.watch(waiting.pid(), watch::OUTPUT).unwrap();
+    waiting.run();
+    let seen = lab.drain();
+    let pieces: Vec<_> =
+        of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.class, piece.bytes.clone())).collect();
+    assert_eq!(pieces[0], (2, Class::OtherSocket as u16, b"journal".to_vec()));
+    assert_eq!(pieces[1], (1, Class::Character as u16, b"terminal".to_vec()));
+}
+
+#[test]
 fn another_pipe_is_not_output() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(watch::ALL, "pipe(my $r, my $w); syswrite($w, 'secret'); sysread($r, my $b, 6);");
     assert!(of(&seen, Kind::Output).is_empty(), "{seen:#?}");
     assert!(seen.iter().all(|seen| seen.class != Class::Pipe as u16));
@@ -63,14 +83,14 @@ fn another_pipe_is_not_output() {
 
 #[test]
 fn output_that_nobody_asked_for_is_not_taken() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(watch::FILES | watch::SOCKETS, "syswrite(STDOUT, 'secret');");
     assert!(of(&seen, Kind::Output).is_empty(), "{seen:#?}");
 }
 
 #[test]
 fn output_to_a_file_is_a_write_and_output_to_the_null_device_is_nothing() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let seen = lab.watch(
         watch::ALL,
@@ -86,7 +106,7 @@ fn output_to_a_file_is_a_write_and_output_to_the_null_device_is_nothing() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_vector_is_one_output_in_pieces() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let body = "my @p = ('ab', '', 'cde', \"f\\n\"); \
                 my $v = join '', map { pack('QQ', length($_) ? unpack('Q', pack('P', $_)) : 0, length($_)) } @p; \
                 syscall(20, 1, $v, 4) == 7 or die;";

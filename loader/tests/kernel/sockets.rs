@@ -3,7 +3,6 @@
 use crate::lab::{Seen, lab, of, perl};
 use kvprov_agent_common::kernel::watch;
 use kvprov_agent_common::{Class, Kind};
-use kvprov_loader::attach::Options;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
@@ -18,7 +17,7 @@ fn results(seen: &[Seen], kind: Kind) -> Vec<i64> {
 
 #[test]
 fn bytes_over_tcp_are_seen_with_both_ends() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
     let waiting = perl(&format!(
@@ -44,13 +43,18 @@ fn bytes_over_tcp_are_seen_with_both_ends() {
     let client = talk.join().unwrap();
     let seen = lab.drain();
     let connect = of(&seen, Kind::Connect);
-    assert_eq!(connect.iter().map(|seen| (seen.result, address(&seen.peer))).collect::<Vec<_>>(), [(0, server)]);
+    assert_eq!(
+        connect.iter().map(|seen| (seen.result, address(&seen.peer))).collect::<Vec<_>>(),
+        [(0, server)]
+    );
     assert_eq!(results(&seen, Kind::Send), [5]);
     assert_eq!(results(&seen, Kind::Write), [3, 1]);
     // Neither the attempt that found nothing, nor the end.
     assert_eq!(results(&seen, Kind::Recv), [5]);
     assert_eq!(results(&seen, Kind::Read), [6]);
-    for moved in seen.iter().filter(|seen| matches!(seen.kind, Kind::Send | Kind::Recv | Kind::Read | Kind::Close)) {
+    for moved in
+        seen.iter().filter(|seen| matches!(seen.kind, Kind::Send | Kind::Recv | Kind::Read | Kind::Close))
+    {
         if moved.class == Class::Inet as u16 {
             assert_eq!((address(&moved.local), address(&moved.peer)), (client, server), "{moved:?}");
             assert_eq!(moved.socket_type, 1);
@@ -61,28 +65,30 @@ fn bytes_over_tcp_are_seen_with_both_ends() {
 
 #[test]
 fn version_six_and_datagrams_have_their_addresses() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
     let seen = lab.watch(
         watch::ALL,
         &format!(
-            "socket(my $s, PF_INET6, SOCK_STREAM, 0); connect($s, pack_sockaddr_in6({}, inet_pton(AF_INET6, '::1'))) or die; \
+            "socket(my $s, PF_INET6, SOCK_STREAM, 0); connect($s, Socket::pack_sockaddr_in6({}, Socket::inet_pton(AF_INET6, '::1'))) or die; \
              send($s, 'six', 0); socket(my $u, PF_INET, SOCK_DGRAM, 0); \
              send($u, 'datagram', 0, sockaddr_in({}, inet_aton('127.0.0.1'))); ",
             server.port(),
             datagrams.local_addr().unwrap().port()
         ),
     );
-    let sent: Vec<_> =
-        of(&seen, Kind::Send).iter().map(|seen| (seen.result, address(&seen.peer), seen.socket_type)).collect();
+    let sent: Vec<_> = of(&seen, Kind::Send)
+        .iter()
+        .map(|seen| (seen.result, address(&seen.peer), seen.socket_type))
+        .collect();
     assert_eq!(sent, [(3, server, 1), (8, datagrams.local_addr().unwrap(), 2)]);
 }
 
 #[test]
 fn a_refused_connection_is_told_with_the_address_asked_for() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let seen = lab.watch(
         watch::ALL,
@@ -95,7 +101,7 @@ fn a_refused_connection_is_told_with_the_address_asked_for() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn of_many_messages_in_one_call_the_bytes_are_added_up() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     let seen = lab.watch(
         watch::ALL,
@@ -113,7 +119,7 @@ fn of_many_messages_in_one_call_the_bytes_are_added_up() {
 
 #[test]
 fn other_sockets_events_and_timers_are_nothing() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(
         watch::ALL,
         "socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0); send($a, 'x', 0); recv($b, my $x, 1, 0); \
