@@ -7,6 +7,7 @@ use super::files::{file_stat, read_at_most};
 use crate::process::{Descriptor, Failure, FileKind, PATH_MAX, Page};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
 /// Bytes of a descriptor in a page, besides its target.
@@ -46,7 +47,13 @@ impl OpenProcess {
             if used >= budget || items.len() >= most.max(1) {
                 return Ok(Page { items, next: Some(u64::from(fd)) });
             }
-            let Some(descriptor) = look(&directory, &info, fd, name) else { continue };
+            let descriptor = match look(&directory, &info, fd, name) {
+                Ok(descriptor) => descriptor,
+                // It was closed meanwhile, or this is the end of the process, which the check below sees.
+                Err(Errno::NOENT | Errno::SRCH | Errno::BADF) => continue,
+                // A list may be open to whom its entries are not: better no answer than an empty list.
+                Err(error) => return Err(self.failure(error)),
+            };
             let size = DESCRIPTOR_BYTES + descriptor.target.len();
             if used > 0 && used + size > budget {
                 return Ok(Page { items, next: Some(u64::from(fd)) });
@@ -59,8 +66,8 @@ impl OpenProcess {
     }
 }
 
-fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Option<Descriptor> {
-    let mut target = rustix::fs::readlinkat(directory, name, Vec::with_capacity(256)).ok()?.into_bytes();
+fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Result<Descriptor, Errno> {
+    let mut target = rustix::fs::readlinkat(directory, name, Vec::with_capacity(256))?.into_bytes();
     target.truncate(PATH_MAX);
     // A file server that does not answer must not stop this: what is known is enough.
     let asked = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::MNT_ID;
@@ -77,11 +84,11 @@ fn look(directory: &OwnedFd, info: &OwnedFd, fd: u32, name: &str) -> Option<Desc
         mount: 0,
     };
     if descriptor.target.first() == Some(&b'/') {
-        let file = rustix::fs::openat(info, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let (text, _) = read_at_most(&file, INFO_MAX).ok()?;
+        let file = rustix::fs::openat(info, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (text, _) = read_at_most(&file, INFO_MAX)?;
         read_info(&text, &mut descriptor);
     }
-    Some(descriptor)
+    Ok(descriptor)
 }
 
 /// Takes `pos:`, `flags:` (octal) and `mnt_id:` from the text of `fdinfo`.
