@@ -3,7 +3,6 @@
 use crate::lab::{Seen, lab, of};
 use kvprov_agent_common::kernel::watch;
 use kvprov_agent_common::{Class, Kind, notes};
-use kvprov_loader::attach::Options;
 use std::os::unix::fs::MetadataExt;
 
 const ENOENT: i64 = -2;
@@ -16,7 +15,7 @@ fn opens<'s>(seen: &'s [Seen], directory: &str) -> Vec<&'s Seen> {
 
 #[test]
 fn every_program_is_attached() {
-    let Some(lab) = lab(&Options::default()) else { return };
+    let Some(lab) = lab() else { return };
     let refused: Vec<_> =
         lab.kernel.programs().into_iter().filter_map(|program| Some((program.name, program.attached.err()?))).collect();
     assert!(refused.is_empty(), "{refused:#?}");
@@ -24,7 +23,7 @@ fn every_program_is_attached() {
 
 #[test]
 fn an_open_tells_the_file_and_its_state() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a");
     std::fs::write(&path, b"twelve bytes").unwrap();
@@ -52,7 +51,7 @@ fn an_open_tells_the_file_and_its_state() {
 
 #[test]
 fn an_open_that_fails_is_told_with_its_error() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(watch::ALL, "sysopen(my $f, '/kvprov-is-not-there', O_RDONLY) and die;");
     let open = opens(&seen, "/kvprov-is-not-there");
     assert_eq!(open.iter().map(|open| (open.result, open.class)).collect::<Vec<_>>(), [(ENOENT, Class::None as u16)]);
@@ -60,7 +59,7 @@ fn an_open_that_fails_is_told_with_its_error() {
 
 #[test]
 fn a_process_that_is_not_watched_is_not_seen() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let waiting = crate::lab::perl(&format!(
         "for (1..100) {{ open(my $f, '>', '{0}/a'); print $f 'x'; close $f; rename '{0}/a', '{0}/b'; unlink '{0}/b'; }}",
@@ -74,7 +73,7 @@ fn a_process_that_is_not_watched_is_not_seen() {
 
 #[test]
 fn names_change_and_go() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path().display();
     let seen = lab.watch(
@@ -104,7 +103,7 @@ fn names_change_and_go() {
 
 #[test]
 fn a_descriptor_is_followed_through_every_copy() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a");
     std::fs::write(&path, vec![7; 100]).unwrap();
@@ -137,7 +136,7 @@ fn a_descriptor_is_followed_through_every_copy() {
 
 #[test]
 fn a_file_that_was_open_before_is_known() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a");
     std::fs::write(&path, b"0123456789").unwrap();
@@ -157,7 +156,7 @@ fn a_file_that_was_open_before_is_known() {
 
 #[test]
 fn a_path_may_hold_newlines_and_any_byte() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     let seen = lab.watch(watch::ALL, r#"stat("/kvprov-none/a\nb\xff\xfe c");"#);
     let stats: Vec<_> = of(&seen, Kind::Stat).into_iter().map(|stat| stat.first.clone()).collect();
     assert!(stats.contains(&b"/kvprov-none/a\nb\xff\xfe c".to_vec()), "{stats:?}");
@@ -165,7 +164,7 @@ fn a_path_may_hold_newlines_and_any_byte() {
 
 #[test]
 fn the_longest_path_is_whole_and_a_longer_one_is_said_to_be_cut() {
-    let Some(mut lab) = lab(&Options::default()) else { return };
+    let Some(mut lab) = lab() else { return };
     // 4095 bytes and the closing NUL are what the kernel takes.
     let seen = lab.watch(
         watch::ALL,

@@ -4,17 +4,46 @@ use kvprov_agent_common::ring::Ring;
 use kvprov_agent_common::{Class, Event, FileIdentity, FileState, Kind};
 use kvprov_loader::attach::{Error, Kernel, Options};
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One at a time: attaching is slow, and the counters of one test are its own.
-static TURN: Mutex<()> = Mutex::new(());
+/// One test at a time; and programs with the usual options stay for the next one, since attaching takes seconds.
+static KEPT: Mutex<Option<Lab>> = Mutex::new(None);
 
 /// The programs and their reader.
 pub(crate) struct Lab {
     pub(crate) kernel: Kernel,
     pub(crate) ring: Ring,
-    _turn: MutexGuard<'static, ()>,
+}
+
+/// A lab for as long as a test needs it.
+pub(crate) struct Borrowed {
+    lab: Option<Lab>,
+    keep: bool,
+    kept: MutexGuard<'static, Option<Lab>>,
+}
+
+impl Deref for Borrowed {
+    type Target = Lab;
+
+    fn deref(&self) -> &Lab {
+        self.lab.as_ref().expect("a lab until the end")
+    }
+}
+
+impl DerefMut for Borrowed {
+    fn deref_mut(&mut self) -> &mut Lab {
+        self.lab.as_mut().expect("a lab until the end")
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if self.keep {
+            *self.kept = self.lab.take();
+        }
+    }
 }
 
 /// A record, copied.
@@ -45,9 +74,24 @@ pub(crate) struct Seen {
     pub bytes: Vec<u8>,
 }
 
-/// `None`, with a word of why, where this machine refuses; a failure where it must not.
-pub(crate) fn lab(options: &Options) -> Option<Lab> {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+/// The lab with the usual options. `None`, with a word of why, where this machine refuses; a failure where it must not.
+pub(crate) fn lab() -> Option<Borrowed> {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lab = kept.take().or_else(|| start(&Options::default()))?;
+    for tgid in lab.kernel.watched().into_keys() {
+        lab.kernel.unwatch(tgid).expect("leaving nobody watched");
+    }
+    lab.drain();
+    Some(Borrowed { lab: Some(lab), keep: true, kept })
+}
+
+/// A lab of its own.
+pub(crate) fn with(options: &Options) -> Option<Borrowed> {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    Some(Borrowed { lab: Some(start(options)?), keep: false, kept })
+}
+
+fn start(options: &Options) -> Option<Lab> {
     let root = rustix::process::geteuid().is_root();
     if root && !std::path::Path::new("/sys/kernel/tracing/events").exists() {
         let _ = Command::new("mount").args(["-t", "tracefs", "tracefs", "/sys/kernel/tracing"]).status();
@@ -61,7 +105,7 @@ pub(crate) fn lab(options: &Options) -> Option<Lab> {
             }
             let descriptor = kernel.ring_fd().try_clone_to_owned().expect("copying the ring's descriptor");
             let ring = Ring::new(descriptor, u64::from(kernel.ring_bytes())).expect("mapping the ring");
-            Some(Lab { kernel, ring, _turn: turn })
+            Some(Lab { kernel, ring })
         }
         Err(error) => {
             assert!(

@@ -2,5 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "a test says so and fails")]
 
+mod blind;
 mod files;
 mod lab;
+mod law;
+mod output;
+mod processes;
+mod sockets;
