@@ -72,8 +72,8 @@ impl Access {
         }
     }
 
-    fn read_all(&self, file: OwnedFd) -> Result<Vec<u8>, AccessError> {
-        match inspect::read_at_most(&file, READ_MAX) {
+    fn read_all(&self, file: &OwnedFd) -> Result<Vec<u8>, AccessError> {
+        match inspect::read_at_most(file, READ_MAX) {
             Ok((text, complete)) => {
                 if !complete {
                     self.cut.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl ProcessAccess for Access {
     fn read(&self, process: ProcessId, file: ProcFile) -> Result<Vec<u8>, AccessError> {
         let own = || OpenProcess::open(process)?.file(file);
         let file = self.either(reading(file), PTRACE, own, |loader| loader.proc_file(process, file))?;
-        self.read_all(file)
+        self.read_all(&file)
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {

@@ -146,6 +146,35 @@ fn somebody_without_rights() {
     }
 }
 
+/// As `kvprov up` by root has it: agent and worker are root, and only the worker has capabilities.
+#[test]
+fn root_without_capabilities_sees_a_worker_of_root_through_the_loader() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root has capabilities to give up.
+    }
+    let child = Sleeper::start();
+    let client = Arc::new(Client::new(loader()).unwrap());
+    // Capabilities are a thread's own: the loader in the other thread keeps its own.
+    let agent = std::thread::spawn(move || {
+        use rustix::thread::{CapabilitySet, CapabilitySets};
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        let alone = Access::new(None);
+        let process = alone.identify(child.0.id()).unwrap();
+        let refused = |error: AccessError| matches!(error, AccessError::Refused { .. });
+        assert!(alone.environ(process).is_err_and(refused));
+        assert!(alone.descriptors(process, 0, 0).is_err_and(refused), "not an empty list");
+        assert!(alone.open_fd_of(process, 0).is_err_and(refused));
+        let access = Access::new(Some(client));
+        assert!(access.environ(process).unwrap().windows(7).any(|part| part == b"a value"));
+        assert_eq!(access.descriptor(process, 0).unwrap().fd, 0);
+        assert!(access.open_file_of(process, b"/etc/passwd").is_ok());
+        assert!(!access.list_dir_of(process, b"/etc").unwrap().entries.is_empty());
+    });
+    agent.join().unwrap();
+}
+
 #[test]
 fn when_the_loader_is_gone_own_rights_still_count() {
     let (ours, theirs) = kvprov_loader::channel::pair().unwrap();

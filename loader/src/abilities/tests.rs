@@ -143,7 +143,7 @@ fn locked_memory_matters_on_old_kernels_only() {
                   Max locked memory         65536                65536                bytes     \n";
     let mut machine = fine();
     machine.files.insert("/proc/self/limits", limits.into());
-    let without = Status { effective: u64::MAX & !CapabilitySet::SYS_RESOURCE.bits(), ..Status::default() };
+    let without = Status { effective: !CapabilitySet::SYS_RESOURCE.bits(), ..Status::default() };
     assert_eq!(find(&probe(&machine, &without), "memlock").state, State::Good);
     machine.files.insert("/proc/sys/kernel/osrelease", "5.10.0".into());
     assert_eq!(find(&probe(&machine, &without), "memlock").state, State::Limited);

@@ -9,7 +9,6 @@ mod counters;
 mod error;
 mod layout;
 mod scope;
-mod serve;
 mod status;
 
 pub use btf::Damaged;

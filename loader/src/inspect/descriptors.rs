@@ -49,11 +49,10 @@ impl OpenProcess {
             }
             let descriptor = match look(&directory, &info, fd, name) {
                 Ok(descriptor) => descriptor,
-                // The list may be open to whoever owns the process while the links are not: no list at all, or it
-                // would look as if nothing were open.
-                Err(Errno::ACCESS | Errno::PERM) => return Err(Failure::Denied),
-                // Closed meanwhile.
-                Err(_) => continue,
+                // It was closed meanwhile, or this is the end of the process, which the check below sees.
+                Err(Errno::NOENT | Errno::SRCH | Errno::BADF) => continue,
+                // A list may be open to whom its entries are not: better no answer than an empty list.
+                Err(error) => return Err(self.failure(error)),
             };
             let size = DESCRIPTOR_BYTES + descriptor.target.len();
             if used > 0 && used + size > budget {

@@ -120,7 +120,7 @@ fn the_files_of_a_child_can_be_read() {
     let process = OpenProcess::open(child.id()).unwrap();
     let read = |file| read_at_most(process.file(file).unwrap(), 1 << 20).unwrap().0;
     // Between fork and exec a child shows its parent's.
-    while !read(ProcFile::Cmdline).starts_with(b"sleep\0600\0") {
+    while !read(ProcFile::Cmdline).starts_with(b"sleep\x00600\0") {
         std::thread::yield_now();
     }
     assert!(read(ProcFile::Environ).split(|byte| *byte == 0).any(|entry| entry == b"KVPROV_TEST=a value"));

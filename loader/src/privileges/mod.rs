@@ -1,7 +1,7 @@
 //! Capabilities: which are needed and why, and how a process gets rid of the others.
 //!
-//! The loader keeps exactly what [`CAPABILITIES`] names of what it was given; its children keep nothing. Both are
-//! checked against what `/proc/self/status` says afterwards, and neither can be undone: the bounding set is emptied and
+//! The loader starts with what [`CAPABILITIES`] names, keeps what it needs later ([`kept`]), and its children keep
+//! nothing. Both are checked against what `/proc/self/status` says afterwards, and neither can be undone: the bounding set is emptied and
 //! NO_NEW_PRIVS is set, so that no program started later has more.
 //!
 //! Linux keeps capabilities per thread. So all of this happens while a process has one thread, and is refused later.
@@ -10,7 +10,7 @@ mod status;
 mod table;
 
 pub use status::{Status, StatusError};
-pub use table::{CAPABILITIES, Held, Need, by_name, name, wanted};
+pub use table::{CAPABILITIES, Held, Need, by_name, kept, name, wanted};
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};

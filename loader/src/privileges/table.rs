@@ -1,6 +1,8 @@
 //! The documented set of capabilities, with a reason for each.
 //!
-//! What a kernel demands was measured, function by function, with one capability after the other taken away.
+//! What a kernel demands was measured on Linux 6.18, function by function, with one capability after the other taken
+//! away (`loader/examples/what_works.rs`), as root and as another user. CAP_SYS_ADMIN does for both CAP_BPF and
+//! CAP_PERFMON, and nothing of the set replaces CAP_SYS_PTRACE.
 
 use rustix::thread::CapabilitySet;
 
@@ -51,7 +53,7 @@ pub const CAPABILITIES: [Need; 6] = [
         short: "cap_perfmon",
         feature: "kernel programs",
         kernels: "5.8 and newer",
-        reason: "attaching programs to tracepoints and reading kernel memory in them",
+        reason: "loading programs that read kernel memory, and attaching them to tracepoints",
         lost: "file and socket calls of workers; output that goes to no file",
         from: SPLIT,
         until: None,
@@ -61,8 +63,10 @@ pub const CAPABILITIES: [Need; 6] = [
         short: "cap_dac_read_search",
         feature: "kernel programs, files of other users",
         kernels: "all",
-        reason: "tracefs is open to root only, and so are model files, logs and stores of other users",
-        lost: "as another user than root: kernel programs; files that the agent's user may not read",
+        reason: "what only its owner may read: tracefs (root's), environment and descriptors of a process, model files, \
+                 logs and stores",
+        lost: "environment, descriptors and files of workers of other users; as another user than root also kernel \
+               programs",
         from: (0, 0),
         until: None,
     },
@@ -71,8 +75,9 @@ pub const CAPABILITIES: [Need; 6] = [
         short: "cap_sys_ptrace",
         feature: "processes of other users",
         kernels: "all",
-        reason: "environment, memory map, descriptors and root of a process of another user, or with more capabilities",
-        lost: "settings from the environment, open files and paths of workers of other users",
+        reason: "root, directory, namespaces, descriptors and memory map of a process of another user, or of one with \
+                 capabilities that the loader has not",
+        lost: "files, open files, containers and libraries of workers of other users",
         from: (0, 0),
         until: None,
     },
@@ -140,8 +145,22 @@ impl Held {
     }
 }
 
-/// What a process with these permitted capabilities keeps on this kernel: the documented set, and CAP_SYS_ADMIN where it
-/// has nothing better.
+/// From this release on, watching goes through descriptors that are open, which takes no capability.
+const BY_DESCRIPTOR: (u32, u32) = (5, 19);
+
+/// What the loader keeps once the kernel programs are attached: what is wanted, without that which only starting them
+/// took.
+pub fn kept(permitted: u64, kernel: (u32, u32)) -> CapabilitySet {
+    let start = if kernel >= BY_DESCRIPTOR {
+        CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_RESOURCE
+    } else {
+        CapabilitySet::SYS_RESOURCE
+    };
+    wanted(permitted, kernel) - start
+}
+
+/// What of the permitted capabilities starting takes on this kernel: the documented set, and CAP_SYS_ADMIN where there is
+/// nothing better.
 pub fn wanted(permitted: u64, kernel: (u32, u32)) -> CapabilitySet {
     let held = CapabilitySet::from_bits_retain(permitted);
     let documented = CAPABILITIES

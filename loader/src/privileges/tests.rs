@@ -36,6 +36,16 @@ fn a_new_kernel_asks_for_no_admin_and_an_old_one_does() {
 }
 
 #[test]
+fn once_the_programs_are_attached_only_looking_at_processes_takes_capabilities() {
+    let looking = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYS_PTRACE;
+    assert_eq!(kept(u64::MAX, (6, 18)), looking);
+    assert_eq!(kept(CapabilitySet::SYS_ADMIN.bits(), (6, 18)), CapabilitySet::empty());
+    // Before 5.19 every call on a map takes CAP_BPF.
+    assert!(kept(u64::MAX, (5, 15)).contains(looking | CapabilitySet::BPF));
+    assert!(!kept(u64::MAX, (5, 15)).intersects(CapabilitySet::SYS_ADMIN));
+}
+
+#[test]
 fn admin_is_kept_where_there_is_nothing_better() {
     let admin = CapabilitySet::SYS_ADMIN;
     assert_eq!(wanted(admin.bits(), (6, 18)), admin);

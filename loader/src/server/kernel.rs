@@ -24,8 +24,18 @@ pub trait KernelPrograms: Send + std::fmt::Debug {
     /// # Errors
     /// A reason in words.
     fn unwatch(&mut self, tgid: u32) -> Result<(), String>;
+    /// Never watch a process, for it is one of kvprov's.
+    ///
+    /// # Errors
+    /// A reason in words.
+    fn exclude(&mut self, tgid: u32) -> Result<(), String>;
+    /// A process of kvprov ended: its pid may come again.
+    fn include(&mut self, tgid: u32);
     /// What was counted.
-    fn counters(&mut self) -> KernelCounters;
+    ///
+    /// # Errors
+    /// A reason in words.
+    fn counters(&mut self) -> Result<KernelCounters, String>;
     /// Every program, also one that does not run.
     fn programs(&mut self) -> Vec<ProgramStatus>;
     /// What cannot be seen, each with its reason.
@@ -54,8 +64,14 @@ impl KernelPrograms for NoKernel {
         Ok(())
     }
 
-    fn counters(&mut self) -> KernelCounters {
-        KernelCounters::default()
+    fn exclude(&mut self, _: u32) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn include(&mut self, _: u32) {}
+
+    fn counters(&mut self) -> Result<KernelCounters, String> {
+        Ok(KernelCounters::default())
     }
 
     fn programs(&mut self) -> Vec<ProgramStatus> {
@@ -133,8 +149,19 @@ impl Kernel {
         Page { items, next }
     }
 
-    pub(super) fn counters(&mut self) -> KernelCounters {
-        self.programs.counters()
+    pub(super) fn exclude(&mut self, pid: u32) -> Result<(), String> {
+        self.programs.exclude(pid)
+    }
+
+    pub(super) fn include(&mut self, pid: u32) {
+        self.programs.include(pid);
+    }
+
+    pub(super) fn counters(&mut self) -> Answer {
+        match self.programs.counters() {
+            Ok(counters) => Answer::Counters(counters),
+            Err(reason) => Answer::KernelFailed(reason),
+        }
     }
 
     pub(super) fn programs(&mut self) -> Vec<ProgramStatus> {

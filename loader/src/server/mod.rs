@@ -7,6 +7,8 @@
 //! A file server that does not answer would stop whoever asks it. Questions on files therefore go to a few helper
 //! threads; when all of them hang, the answer is [`Failure::Busy`], and everything else goes on.
 
+#[cfg(feature = "attach")]
+mod attached;
 mod helpers;
 mod kernel;
 
@@ -96,6 +98,19 @@ impl Server {
         Ok(served)
     }
 
+    /// Never watch a child of this process. To be called when it was started.
+    ///
+    /// # Errors
+    /// A reason in words; the child may end up watching what it does itself.
+    pub fn exclude(&self, pid: u32) -> Result<(), String> {
+        self.kernel().exclude(pid)
+    }
+
+    /// A child ended: its pid may come again.
+    pub fn include(&self, pid: u32) {
+        self.kernel().include(pid);
+    }
+
     fn answer(&self, request: Request) -> Work {
         Work::Now(match request {
             Request::Hello { version } => self.hello(version),
@@ -104,7 +119,7 @@ impl Server {
             Request::Watched { after } => {
                 (Answer::Processes(self.kernel().watched(after, PAGE_BYTES / PROCESS_BYTES)), None)
             }
-            Request::Counters => (Answer::Counters(self.kernel().counters()), None),
+            Request::Counters => (self.kernel().counters(), None),
             Request::Programs { from } => (Answer::Programs(page(self.kernel().programs(), from)), None),
             Request::Identify { pid } => told(inspect::identify(pid).map(Answer::Identity)),
             Request::ProcFile { process, file } => {

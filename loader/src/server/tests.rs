@@ -34,9 +34,15 @@ impl KernelPrograms for Recorder {
         self.told.send(format!("unwatch {tgid}")).map_err(|error| error.to_string())
     }
 
-    fn counters(&mut self) -> KernelCounters {
+    fn exclude(&mut self, tgid: u32) -> Result<(), String> {
+        self.told.send(format!("exclude {tgid}")).map_err(|error| error.to_string())
+    }
+
+    fn include(&mut self, _: u32) {}
+
+    fn counters(&mut self) -> Result<KernelCounters, String> {
         let opens = KernelCounter { kind: 1, fired: 3, filtered: 1, delivered: 1, dropped: 1, unreadable: 0 };
-        KernelCounters { by_kind: vec![opens], unfollowed: 2 }
+        Ok(KernelCounters { by_kind: vec![opens], unfollowed: 2 })
     }
 
     fn programs(&mut self) -> Vec<ProgramStatus> {

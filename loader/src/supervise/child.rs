@@ -2,6 +2,7 @@
 
 use crate::privileges::{self, PrivilegeError, Status};
 use rustix::io::Errno;
+use rustix::net::{SocketType, sockopt};
 use rustix::process::Signal;
 
 /// Why a child must not go on.
@@ -25,11 +26,12 @@ pub enum ChildError {
 /// The process has to end then.
 pub fn enter() -> Result<Status, ChildError> {
     let status = privileges::drop_all()?;
-    // The other end of the socket on standard input was made by the parent. Nothing else is there without one.
-    let parent = match rustix::net::sockopt::socket_peercred(std::io::stdin()) {
-        Ok(credentials) => credentials.pid,
-        Err(_) => return Ok(status),
-    };
+    // Only a supervisor puts a socket of this kind there, and it made the other end.
+    let stdin = std::io::stdin();
+    if sockopt::socket_type(&stdin) != Ok(SocketType::SEQPACKET) {
+        return Ok(status);
+    }
+    let parent = sockopt::socket_peercred(&stdin).map_err(ChildError::Signal)?.pid;
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(ChildError::Signal)?;
     // It may have died before the kernel knew that it matters.
     if rustix::process::getppid() == Some(parent) { Ok(status) } else { Err(ChildError::Orphan) }

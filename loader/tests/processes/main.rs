@@ -5,9 +5,13 @@
 
 #![allow(
     clippy::print_stdout,
-    reason = "the protocol between tests and roles, and the report of a test harness"
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "it prints what a test harness prints and what roles tell; a test fails by panicking"
 )]
 
+#[cfg(feature = "attach")]
+mod kernel;
 mod privileges;
 mod supervise;
 
@@ -24,11 +28,16 @@ fn main() -> ExitCode {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         return match role.as_str() {
             "privileges" => privileges::role(&arguments[0]),
+            #[cfg(feature = "attach")]
+            "kernel" => kernel::role(&arguments[0]),
             _ => supervise::role(&arguments),
         };
     }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    #[cfg(feature = "attach")]
+    let tests = [privileges::TESTS, supervise::TESTS, kernel::TESTS].concat();
+    #[cfg(not(feature = "attach"))]
     let tests = [privileges::TESTS, supervise::TESTS].concat();
     if has("--list") {
         // As nextest asks for it. No test is ignored.

@@ -1,7 +1,9 @@
 //! What a process has after it gave up privileges.
 
 use crate::{Test, in_role, is_root};
+use kvprov_loader::inspect::{OpenProcess, identify};
 use kvprov_loader::privileges::{PrivilegeError, Status, drop_all, restrict};
+use kvprov_loader::process::{Failure, Link, ProcFile};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::os::unix::process::CommandExt;
@@ -11,10 +13,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_process_that_drops_everything_has_nothing_and_gets_nothing", drops),
     ("a_process_of_an_ordinary_user_drops_too", an_ordinary_user_drops),
     ("a_restricted_process_has_what_it_keeps_and_its_children_have_nothing", restricts),
+    ("root_without_capabilities_sees_nothing_of_a_process_that_has_some_and_says_so", root_is_refused),
     ("with_a_second_thread_nothing_is_dropped_and_that_is_said", refuses_with_threads),
 ];
 
 const NOBODY: u32 = 65_534;
+/// Whom to look at.
+const WHOM: &str = "KVPROV_TEST_WHOM";
 
 fn drops() {
     passes(in_role("privileges").arg("drop"));
@@ -36,6 +41,12 @@ fn an_ordinary_user_drops() {
 fn restricts() {
     if is_root() {
         passes(in_role("privileges").arg("restrict"));
+    }
+}
+
+fn root_is_refused() {
+    if is_root() {
+        passes(in_role("privileges").arg("look").env(WHOM, std::process::id().to_string()));
     }
 }
 
@@ -73,6 +84,18 @@ pub(crate) fn role(role: &str) -> ExitCode {
             assert_eq!((status.effective, status.permitted), (keep.bits(), keep.bits()));
             assert_eq!((status.inheritable, status.ambient, status.bounding), (0, 0, 0));
             nothing(of_a_child());
+        }
+        "look" => {
+            let whom = identify(std::env::var(WHOM).unwrap().parse().unwrap()).unwrap();
+            drop_all().unwrap();
+            let process = OpenProcess::open(whom).unwrap();
+            assert_eq!(process.descriptors(0, 10, 10_000).unwrap_err(), Failure::Denied, "no empty list");
+            assert_eq!(process.open_descriptor(0).unwrap_err(), Failure::Denied);
+            assert_eq!(process.file(ProcFile::Environ).unwrap_err(), Failure::Denied);
+            assert_eq!(process.file(ProcFile::Maps).unwrap_err(), Failure::Denied);
+            assert_eq!(process.link(Link::Cwd).unwrap_err(), Failure::Denied);
+            assert_eq!(process.open_path(b"/etc/passwd").unwrap_err(), Failure::Denied);
+            assert!(process.file(ProcFile::Stat).is_ok(), "everybody may read the times");
         }
         "threads" => {
             let (hold, held) = std::sync::mpsc::channel::<()>();

@@ -9,6 +9,8 @@ use std::process::Command;
 
 /// The linker, with the release that the kernel programs were built and tested with.
 const LINKER: &str = "bpf-linker@0.13.0";
+/// How apt is called: without questions, progress and packages that nothing needs.
+const APT: [&str; 6] = ["install", "-y", "-qq", "-o", "Dpkg::Use-Pty=0", "--no-install-recommends"];
 /// Where Debian puts the library of LLVM 22.
 const LLVM: [&str; 2] =
     ["/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1", "/usr/lib/aarch64-linux-gnu/libLLVM.so.22.1"];
@@ -22,8 +24,7 @@ pub(super) fn step(step: &Step, facts: &Facts) -> Result<()> {
                  build the kernel programs",
                 packages.join(" ")
             );
-            let arguments =
-                [&["install", "-y", "-qq", "--no-install-recommends"], packages.as_slice()].concat();
+            let arguments = [APT.as_slice(), packages.as_slice()].concat();
             as_root(facts, "apt-get", &arguments).with_context(|| {
                 format!("installing {}; try `apt-get update` and the same by hand", packages.join(" "))
             })
