@@ -959,6 +959,8 @@ struct Model {
     /// Lines in the live file, and the first that may be unread.
     live: std::ops::Range<u64>,
     unread: u64,
+    /// First look after a kill.
+    killed: Option<Instant>,
     /// Lines that may never be told.
     may_be_lost: std::collections::BTreeSet<u64>,
     rotations: u64,
@@ -969,6 +971,7 @@ impl Model {
         let bench = Bench::with("e.log", timing(), (512, 2048));
         let file = OpenOptions::new().create(true).append(true).open(bench.path("e.log")).unwrap();
         Self {
+            killed: Some(bench.now - Duration::from_secs(10)),
             bench,
             file,
             open: String::new(),
@@ -1055,10 +1058,18 @@ impl Model {
             Step::Look(milliseconds) => {
                 self.bench.now += Duration::from_millis(*milliseconds);
                 while self.bench.turn() != Turn::Rest {}
+                // What was set aside while nobody looked may have to rest before it is known, and the live file with it.
+                let first_look = *self.killed.get_or_insert(self.bench.now);
+                if self.bench.now < first_look + Duration::from_millis(2200) {
+                    return;
+                }
                 // A line that is half written is not read yet.
                 self.unread = if self.open.is_empty() { self.next } else { self.next - 1 };
             }
-            Step::Kill => self.bench.restart(),
+            Step::Kill => {
+                self.bench.restart();
+                self.killed = None;
+            }
         }
     }
 

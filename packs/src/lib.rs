@@ -20,6 +20,7 @@ pub mod matcher;
 pub mod metric;
 mod placeholder;
 mod pyrepr;
+mod rebuild;
 mod scan;
 mod schema;
 mod segment;

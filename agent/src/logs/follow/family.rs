@@ -19,7 +19,7 @@ use kvprov_model::observation::{Body, Loss, Observation, SourceKind};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A directory is read again so long after it changed, for clocks that do not tell two changes apart.
 const AGAIN_AFTER: Duration = Duration::from_millis(30);
@@ -59,6 +59,7 @@ pub(super) struct Family<'p> {
     directory: Option<(PathBuf, FileStat)>,
     again_at: Option<Instant>,
     listed: Option<Instant>,
+    began: Option<Instant>,
     pub(super) trouble: Option<String>,
     /// Its source was removed: it ends when all is read.
     pub(super) is_leaving: bool,
@@ -109,6 +110,7 @@ impl<'p> Family<'p> {
             directory: None,
             again_at: None,
             listed: None,
+            began: None,
             trouble: None,
             is_leaving: false,
             leave_at: u64::MAX,
@@ -243,6 +245,7 @@ impl<'p> Family<'p> {
         let real = files.real(&self.source.path);
         self.seen.clear();
         self.listed = Some(now);
+        self.began.get_or_insert(now);
         let (Some(parent), Some(live)) = (real.parent(), real.file_name().map(|name| name.to_string_lossy()))
         else {
             return false;
@@ -341,7 +344,10 @@ impl<'p> Family<'p> {
             }
             now.saturating_duration_since(*since)
         };
-        let rests = unchanged_for >= COPIED_AFTER.min(context.timing.copied_after);
+        let copied_after = COPIED_AFTER.min(context.timing.copied_after);
+        let age = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
+            - i128::from(stat.modified);
+        let rests = unchanged_for >= copied_after || age >= copied_after.as_nanos() as i128;
         let wait = |family: &mut Self| {
             family.again_at = Some(now + AGAIN_AFTER);
             Ok(false)
@@ -502,8 +508,12 @@ impl<'p> Family<'p> {
                     }
                 }
                 let member = &mut self.members[at];
-                if member.is_untouched() && self.undecided.is_some_and(|rank| self.rank_of(at) > rank) {
-                    // An older one may have to be read before it.
+                let is_young = self.began.is_some_and(|began| began + COPIED_AFTER > now);
+                if is_young
+                    && member.is_untouched()
+                    && self.undecided.is_some_and(|rank| self.rank_of(at) > rank)
+                {
+                    // What was set aside while nobody looked is read first, if that is known soon.
                     return Progress::None;
                 }
                 return self.begin(context, known, others, at, carry, now);
