@@ -703,6 +703,27 @@ fn what_an_earlier_worker_wrote_is_not_told() {
     assert_eq!(bench.follower.as_ref().unwrap().foreign(), 5);
 }
 
+#[test]
+fn what_is_recorded_begins_where_recording_began_and_goes_on_over_a_rotation() {
+    let mut bench = Bench::new("e.log");
+    bench.write("e.log", 0..3);
+    bench.settle();
+    bench.follower.as_mut().unwrap().record();
+    bench.write("e.log", 3..5);
+    bench.settle();
+    fs::rename(bench.path("e.log"), bench.path("e.log.1")).unwrap();
+    bench.write("e.log", 5..7);
+    bench.pass(12);
+    let mut recorded = Vec::new();
+    bench.follower.as_mut().unwrap().recorded(true, &mut |source, lines| {
+        assert_eq!(source.worker, Some("w".into()));
+        recorded.extend_from_slice(lines);
+    });
+    let text = String::from_utf8(recorded).unwrap();
+    let requests: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("r0")).collect();
+    assert_eq!(requests, ["r0000003", "r0000004", "r0000005", "r0000006"]);
+}
+
 // --- at full speed ---
 
 /// How a writer makes room.
@@ -1102,4 +1123,82 @@ proptest::proptest! {
             proptest::prop_assert!(false, "{}: {:?}", wrong, steps);
         }
     }
+}
+
+/// `cargo test -p kvprov-agent --test logs_follow -- --ignored --nocapture slower`
+#[test]
+#[ignore = "measures"]
+fn following_is_not_slower_than_reading() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("e.log");
+    let noise: String = (0..9)
+        .map(|number| format!("INFO 2026-01-02 10:00:0{number} [loggers.py:259] Engine 000: Avg prompt throughput: {number}.0 tokens/s, Running: 1 reqs\n"))
+        .collect();
+    let mut file = File::create(&path).unwrap();
+    for number in 0..200_000 {
+        file.write_all(noise.as_bytes()).unwrap();
+        if number % 10 == 0 {
+            file.write_all(line(number).as_bytes()).unwrap();
+        }
+    }
+    let size = fs::metadata(&path).unwrap().len();
+    let options = LogOptions { engine: Some("vllm".to_owned()), ..LogOptions::default() };
+    let read = || {
+        let context = kvprov_agent::source::SourceContext {
+            node: "n".into(),
+            worker: None,
+            stream: String::new(),
+            instance: String::new(),
+            generation: 0,
+        };
+        let mut reader =
+            kvprov_agent::logs::LogReader::new(context, options.clone(), PACKS.matcher(), &PACKS);
+        let mut count = 0;
+        let mut file = File::open(&path).unwrap();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            let length = std::io::Read::read(&mut file, &mut buffer).unwrap();
+            if length == 0 {
+                break;
+            }
+            reader.push(&buffer[..length], &mut |_| count += 1);
+        }
+        reader.finish(&mut |_| count += 1);
+        count
+    };
+    let follow = || {
+        let data = tempfile::tempdir().unwrap();
+        let mut follower = Follower::new(Box::new(OwnFiles), data.path(), &PACKS).unwrap();
+        follower.add(Source {
+            path: path.clone(),
+            node: "n".into(),
+            worker: None,
+            options: options.clone(),
+            not_before: None,
+        });
+        let mut count = 0;
+        while follower
+            .poll(Instant::now(), &mut |_| {
+                count += 1;
+                Ok(())
+            })
+            .unwrap()
+            != Turn::Rest
+        {}
+        count
+    };
+    let best = |run: &dyn Fn() -> usize| {
+        (0..5)
+            .map(|_| {
+                let began = Instant::now();
+                assert_eq!(run(), 20_000);
+                began.elapsed()
+            })
+            .min()
+            .unwrap()
+    };
+    let (read, follow) = (best(&read), best(&follow));
+    let rate = |time: Duration| size as f64 / 1e9 / time.as_secs_f64();
+    eprintln!("read {:.3} GB/s, followed {:.3} GB/s", rate(read), rate(follow));
+    assert!(follow.as_secs_f64() < read.as_secs_f64() * 1.25);
 }

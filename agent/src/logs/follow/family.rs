@@ -25,6 +25,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const AGAIN_AFTER: Duration = Duration::from_millis(30);
 /// A directory is read at least so often, for file systems that tell changes late.
 const LIST_EVERY: Duration = Duration::from_secs(5);
+/// A directory that takes longer to read is slow.
+const SLOW_LIST: Duration = Duration::from_millis(20);
+/// Reading a directory takes at most one part in so many of the time.
+const LIST_SHARE: u32 = 100;
 /// A copy that does not grow for so long is finished.
 const COPIED_AFTER: Duration = Duration::from_secs(2);
 /// Files that are gone are remembered so long, in case they come back packed.
@@ -60,6 +64,8 @@ pub(super) struct Family<'p> {
     again_at: Option<Instant>,
     listed: Option<Instant>,
     began: Option<Instant>,
+    /// How long reading the directory took.
+    list_cost: Duration,
     pub(super) trouble: Option<String>,
     /// Its source was removed: it ends when all is read.
     pub(super) is_leaving: bool,
@@ -67,6 +73,8 @@ pub(super) struct Family<'p> {
     leave_at: u64,
     /// Of files that were read to their ends.
     pub(super) counts: LineCounts,
+    /// Recorded lines of files that were read to their ends.
+    pub(super) recorded: Vec<u8>,
     template: LogReader<'p>,
 }
 
@@ -111,10 +119,12 @@ impl<'p> Family<'p> {
             again_at: None,
             listed: None,
             began: None,
+            list_cost: Duration::ZERO,
             trouble: None,
             is_leaving: false,
             leave_at: u64::MAX,
             counts: LineCounts::default(),
+            recorded: Vec::new(),
             template,
         }
     }
@@ -149,10 +159,12 @@ impl<'p> Family<'p> {
         now: Instant,
     ) {
         let mut is_due = self.listed.is_none();
+        let mut is_new_live = is_due;
         match context.files.stat(&self.source.path) {
             Ok(stat) if stat.is_regular => {
                 let inode = Inode::of(&stat);
-                is_due |= self.live != Some(inode);
+                is_new_live |= self.live != Some(inode);
+                is_due |= is_new_live;
                 self.live = Some(inode);
                 match self.members.iter_mut().find(|member| member.inode == inode) {
                     Some(member) => {
@@ -179,8 +191,12 @@ impl<'p> Family<'p> {
             is_due = true;
         }
         is_due |= self.again_at.is_some_and(|at| at <= now);
-        is_due |= self.listed.is_some_and(|at| at + LIST_EVERY.min(context.timing.list_every) <= now);
-        if is_due {
+        let list_every = LIST_EVERY.min(context.timing.list_every).max(self.list_cost * LIST_SHARE);
+        is_due |= self.listed.is_some_and(|at| at + list_every <= now);
+        // A directory that is slow to read is not read at every change of what else is in it.
+        let is_slow = self.list_cost > SLOW_LIST;
+        let is_soon = self.listed.is_some_and(|at| at + self.list_cost * LIST_SHARE > now);
+        if is_due && (is_new_live || !(is_slow && is_soon)) {
             self.scan(context, known, others, now);
         }
     }
@@ -218,6 +234,7 @@ impl<'p> Family<'p> {
             }
         }
         self.find_moved(context, known, now);
+        self.find_in_copies(context);
         self.undecided = None;
         // The live one first: what is set aside may be its copy.
         let (live, set_aside): (Vec<_>, Vec<_>) =
@@ -251,7 +268,9 @@ impl<'p> Family<'p> {
             return false;
         };
         let stat = files.stat(parent).ok();
+        let began = Instant::now();
         let names = files.list(parent).unwrap_or_default();
+        self.list_cost = began.elapsed();
         let before = self.directory.take();
         self.directory = stat.map(|stat| (parent.to_owned(), stat));
         for name in names {
@@ -324,6 +343,38 @@ impl<'p> Family<'p> {
         }
     }
 
+    /// Files that are gone and were not read to their ends: what was known as a copy stands for them.
+    fn find_in_copies(&mut self, context: &Context<'p>) {
+        for at in 0..self.members.len() {
+            let member = &self.members[at];
+            if member.is_copy || member.done || member.is_linked || member.input.is_some() {
+                continue;
+            }
+            let is_known_copy = |seen: &&Seen| {
+                let inode = Inode::of(&seen.stat);
+                self.members.iter().any(|member| member.is_copy && member.inode == inode)
+            };
+            let found = self.seen.iter().filter(is_known_copy).find_map(|seen| {
+                let file = context.files.open(&seen.path).ok()?;
+                let mut input = Input::new(file, seen.is_packed()).ok()?;
+                let stat = input.stat().ok()?;
+                let is_copy = member.is_copied_by(&mut input, stat.size).ok()? == Some(true);
+                (is_copy && Inode::of(&stat) == Inode::of(&seen.stat)).then(|| (seen.clone(), input))
+            });
+            let Some((seen, input)) = found else { continue };
+            let inode = Inode::of(&seen.stat);
+            if let Some(copy) = self.members.iter_mut().find(|member| member.is_copy && member.inode == inode)
+            {
+                // It goes with the others that are nothing any more.
+                copy.inode = Inode { device: 0, inode: 0, born: None };
+                copy.is_linked = false;
+            }
+            if let Err(error) = self.members[at].become_copy(inode, &seen.path, input, seen.stat.size) {
+                self.trouble = Some(format!("{}: {error}", seen.path.display()));
+            }
+        }
+    }
+
     /// Meets a file of which nothing is known; false where it has to be looked at again.
     fn meet(&mut self, context: &Context<'p>, seen: &Seen, now: Instant) -> io::Result<bool> {
         let inode = Inode::of(&seen.stat);
@@ -370,11 +421,9 @@ impl<'p> Family<'p> {
                 }
                 copied = true;
                 if !member.done && member.input.is_none() && !member.is_linked {
-                    member.input = Some(Input::new(context.files.open(&seen.path)?, seen.is_packed())?);
-                    member.path.clone_from(&seen.path);
-                    member.is_linked = true;
-                    member.learn_head()?;
-                    break;
+                    let input = Input::new(context.files.open(&seen.path)?, seen.is_packed())?;
+                    member.become_copy(inode, &seen.path, input, stat.size)?;
+                    return Ok(true);
                 }
             }
             for member in self.members.iter_mut().filter(|member| !member.is_copy) {
@@ -484,6 +533,9 @@ impl<'p> Family<'p> {
             }
             if member.is_ending {
                 if !member.has_out() {
+                    if let Some(reading) = &mut member.reading {
+                        reading.recorded(true, &mut self.recorded);
+                    }
                     self.counts.add_all(&member.close());
                     return Progress::Some;
                 }
@@ -571,7 +623,11 @@ impl<'p> Family<'p> {
         let speaks = speaks(&self.source, member);
         let options = LogOptions { mtime: Some(WallTime(member.modified)), ..self.source.options.clone() };
         let reader = self.template.another(speaks, options, &member.rest.seam);
-        member.reading = Some(Reading::take_up(reader, member.rest.clone(), context.cutting));
+        let mut reading = Reading::take_up(reader, member.rest.clone(), context.cutting);
+        if context.is_recording {
+            reading.record();
+        }
+        member.reading = Some(reading);
         member.done = false;
         member.grew = now;
         if is_new { Progress::SaveFirst } else { Progress::Some }

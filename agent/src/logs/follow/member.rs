@@ -275,6 +275,25 @@ impl<'p> Member<'p> {
         Ok(Head::New)
     }
 
+    /// Is read in its copy, also after a restart.
+    pub(super) fn become_copy(
+        &mut self,
+        inode: Inode,
+        path: &Path,
+        input: Input,
+        size: u64,
+    ) -> io::Result<()> {
+        if !input.is_packed() {
+            self.set_size(size);
+        }
+        self.input = Some(input);
+        self.inode = inode;
+        self.path = path.to_owned();
+        self.is_linked = true;
+        self.unlinked_since = None;
+        self.learn_head()
+    }
+
     /// Learns the begin of a file of which only a hash was known, if it is the same.
     pub(super) fn learn_head(&mut self) -> io::Result<()> {
         let Some(input) = &mut self.input else { return Ok(()) };
