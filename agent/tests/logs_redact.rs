@@ -1,5 +1,6 @@
 //! A recorded log is read as the log it was made of, and holds nothing that nobody may keep.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "the table of what is not read alike")]
 
 use kvprov_agent::bundle::{Bundle, InputKind};
 use kvprov_agent::logs::{LogOptions, LogReader};
