@@ -7,7 +7,7 @@ use kvprov_agent::logs::follow::{Follower, OwnFiles, Source, SourceId, Timing, T
 use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

@@ -84,3 +84,33 @@ fn pause(time: Duration) {
 fn timeout(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_change_ends_the_wait_and_nothing_else_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("e.log");
+        let mut hints = Hints::new();
+        hints.watch([path.as_path()]);
+        std::fs::write(&path, "x\n").unwrap();
+        let began = Instant::now();
+        hints.wait(Duration::from_secs(20));
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let began = Instant::now();
+        hints.wait(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(40));
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_waited_for() {
+        let mut hints = Hints::new();
+        hints.watch([Path::new("/nowhere/at/all/e.log")]);
+        let began = Instant::now();
+        hints.wait(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(40));
+    }
+}

@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 
 /// Lines that are held back, since an earlier one may turn out to begin a message.
 const HELD_BACK: u64 = 64;
+/// Lines that wait to be taken.
+const MAX_WAITING: usize = 1 << 16;
 /// Templates of which is counted that they could not be rebuilt.
 const MAX_REFUSED: usize = 1000;
 /// Stands for a message of which nothing is kept.
@@ -76,6 +78,10 @@ impl Recorder {
     }
 
     fn add(&mut self, line: u64, text: String) {
+        if self.lines.len() >= MAX_WAITING {
+            *self.refused.entry("recorded lines that nobody took".to_owned()).or_default() += 1;
+            return;
+        }
         self.lines.entry(line).or_default().push(text);
     }
 
