@@ -482,3 +482,23 @@ fn what_is_recorded_begins_where_recording_began_and_goes_on_over_a_rotation() {
     let requests: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("r0")).collect();
     assert_eq!(requests, ["r0000003", "r0000004", "r0000005", "r0000006"]);
 }
+
+#[test]
+fn a_damaged_packed_file_is_a_loss_and_keeps_nothing_else_from_being_read() {
+    let mut bench = Bench::new("e.log");
+    let path = bench.path("e.log.1");
+    fs::write(&path, lines(100..5000)).unwrap();
+    pack(&path);
+    let packed = bench.path("e.log.1.gz");
+    let mut bytes = fs::read(&packed).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 200].fill(0xff);
+    fs::write(&packed, bytes).unwrap();
+    bench.write("e.log", 0..3);
+    bench.pass(30);
+    let told = bench.told();
+    assert!(told.contains_key("r0000002") && told.contains_key("r0000100"));
+    assert!(told.values().all(|ids| *ids == 1));
+    let report = bench.follower.as_ref().unwrap().report();
+    assert!(report[0].is_followed);
+}

@@ -201,17 +201,18 @@ fn what_copies_and_truncations_lose_at_full_speed_is_counted() {
     assert!(missing == 0 || run.lost > 0, "{missing} missing, {} losses of {} bytes", run.losses, run.lost);
 }
 
-/// `cargo test --release -p kvprov-agent --test logs_follow_speed -- --ignored --nocapture twenty_million`
+/// `KVPROV_LINES=20000000 cargo test --release -p kvprov-agent --test logs_follow_speed -- --ignored --nocapture twenty_million`
 #[test]
 #[ignore = "writes gigabytes and takes minutes"]
 fn twenty_million_lines_are_told_once() {
+    let lines = std::env::var("KVPROV_LINES").ok().and_then(|lines| lines.parse().ok()).unwrap_or(20_000_000);
     for rotation in [Rotation::Numbered, Rotation::Kubelet] {
         let began = Instant::now();
-        let run = follow_at_full_speed(rotation, 20_000_000, 1_000_000, 5, false);
+        let run = follow_at_full_speed(rotation, lines, lines / 20, 5, false);
         run.assert_each_once(rotation);
         eprintln!("{rotation:?}: {} observations in {:?}", run.observations, began.elapsed());
     }
-    let run = follow_at_full_speed(Rotation::CopyTruncate, 20_000_000, 1_000_000, 5, false);
+    let run = follow_at_full_speed(Rotation::CopyTruncate, lines, lines / 20, 5, false);
     let missing = run.told.iter().filter(|count| **count == 0).count();
     let doubled = run.told.iter().filter(|count| **count > 1).count();
     eprintln!(

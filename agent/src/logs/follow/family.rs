@@ -205,6 +205,13 @@ impl<'p> Family<'p> {
                 }
                 Err(error) => {
                     self.trouble = Some(format!("{}: {error}", member.path.display()));
+                    // A file system may have gone under it: it is opened anew where its name still leads to it.
+                    let packed = member.input.take().is_some_and(|input| input.is_packed());
+                    if packed {
+                        // What is damaged stays so.
+                        member.is_linked = false;
+                    }
+                    self.again_at.get_or_insert(now + COPIED_AFTER);
                 }
             }
             let Member { reading, rest, .. } = &self.members[at];
@@ -266,6 +273,11 @@ impl<'p> Family<'p> {
         // Whoever deleted the live file may go on writing into it.
         let linger = if live.is_none() && !is_leaving { timing.remembered } else { timing.linger };
         let is_left = is_leaving && member.position() >= self.leave_at;
+        let is_cut_off = member.input.is_none() && member.reading.is_some();
+        let unread = member.peak.saturating_sub(member.reached());
+        if !is_live && quiet >= linger && is_cut_off && unread > 0 {
+            member.told.push(loss(&self.source, member, unread, "could not be read to its end"));
+        }
         let reading = member.reading.as_mut()?;
         if !is_live && (is_left || quiet >= linger || packed && quiet >= timing.idle) {
             reading.finish();

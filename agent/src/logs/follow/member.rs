@@ -200,11 +200,14 @@ impl<'p> Member<'p> {
 
     /// Whether it may hold what was not read.
     pub(super) fn has_more(&self) -> bool {
-        !self.is_copy
-            && match &self.input {
-                Some(input) if input.is_packed() => !self.done,
-                _ => self.size != self.position(),
-            }
+        !self.is_copy && if self.is_packed() { !self.done } else { self.size != self.position() }
+    }
+
+    pub(super) fn is_packed(&self) -> bool {
+        match &self.input {
+            Some(input) => input.is_packed(),
+            None => self.path.extension().is_some_and(|ending| ending == "gz"),
+        }
     }
 
     pub(super) fn has_out(&self) -> bool {

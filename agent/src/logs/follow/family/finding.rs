@@ -212,7 +212,7 @@ impl<'p> Family<'p> {
         }
         for member in self.members.iter_mut().filter(|member| member.is_linked && member.head.is_empty()) {
             // What it was is needed to know its copies.
-            let packed = member.path.extension().is_some_and(|ending| ending == "gz");
+            let packed = member.is_packed();
             if !member.is_copy && !member.done && member.open(&*context.files, packed).is_ok() {
                 let _ = member.learn_head();
             }
@@ -344,7 +344,7 @@ impl<'p> Family<'p> {
                 && (member.has_more() || !member.done)
                 && !member.is_copy
             {
-                let packed = member.path.extension().is_some_and(|ending| ending == "gz");
+                let packed = member.is_packed();
                 if let Err(error) = member.open(&*context.files, packed) {
                     self.trouble = Some(format!("{}: {error}", member.path.display()));
                 }
