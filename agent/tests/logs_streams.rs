@@ -218,3 +218,28 @@ fn output_of_nobody_is_left_out() {
     bench.streams.piece(&"other".into(), piece, &mut |observation| bench.seen.push(observation));
     assert_eq!(bench.streams.counts().total, 0);
 }
+
+#[test]
+fn what_is_recorded_of_each_process_is_read_alike() {
+    let mut bench = Bench::new();
+    bench.streams.record();
+    for number in 0..5 {
+        bench.write(1, &line(&format!("r{number}")));
+        bench.write(2, &format!("a user's words {number}\n"));
+    }
+    bench.end();
+    let mut logs = Vec::new();
+    bench.streams.recorded(true, &mut |worker, process, descriptor, lines| {
+        assert_eq!((worker.as_str(), descriptor), ("w", 1));
+        logs.push((process, String::from_utf8(lines.to_vec()).unwrap()));
+    });
+    assert_eq!(logs.iter().map(|(process, _)| *process).collect::<Vec<_>>(), [1, 2]);
+    assert!(!logs[1].1.contains("words"));
+    let mut again = Bench::new();
+    again.write(1, &logs[0].1);
+    again.end();
+    let said = |bench: &Bench| -> Vec<String> {
+        bench.seen.iter().map(|one| format!("{:?} {:?}", one.envelope.wall, one.body)).collect()
+    };
+    assert_eq!(said(&again), said(&bench));
+}

@@ -119,7 +119,7 @@ impl JsonSignature {
 }
 
 /// The value at a dotted path; a key that itself holds dots is found too.
-fn at<'o>(object: &'o Map<String, Value>, path: &str) -> Option<&'o Value> {
+pub(crate) fn at<'o>(object: &'o Map<String, Value>, path: &str) -> Option<&'o Value> {
     if let Some(value) = object.get(path) {
         return Some(value);
     }

@@ -22,6 +22,7 @@ pub mod metric;
 mod placeholder;
 pub mod process;
 mod pyrepr;
+mod rebuild;
 mod scan;
 mod schema;
 mod segment;

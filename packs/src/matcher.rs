@@ -274,11 +274,12 @@ impl Matcher {
 
     /// What a line that is a JSON object says. Of several entries that fit, the one with most conditions.
     pub fn match_json<'p>(&'p self, object: &Map<String, Value>) -> Option<JsonMatch<'p>> {
-        self.json
-            .iter()
-            .filter(|signature| signature.fits(object))
-            .max_by_key(|signature| signature.conditions())
-            .map(|signature| signature.read(object))
+        self.signature_of(object).map(|signature| signature.read(object))
+    }
+
+    pub(crate) fn signature_of(&self, object: &Map<String, Value>) -> Option<&JsonSignature> {
+        let fitting = self.json.iter().filter(|signature| signature.fits(object));
+        fitting.max_by_key(|signature| signature.conditions()).map(Arc::as_ref)
     }
 
     /// Messages that were cut for matching, so far.

@@ -141,11 +141,48 @@ impl PlaceholderType {
             Self::Ids => Some(Captured::List(list_of(covered))),
             Self::PyDict => Some(Captured::Map(map_of(covered))),
             Self::Settings => Some(Captured::Map(map_of(covered))),
-            Self::TokenDigest => tokens_of(covered, key),
+            Self::TokenDigest => tokens_again(covered).or_else(|| tokens_of(covered, key)),
+            Self::Digest if digest_again(covered).is_some() => {
+                digest_again(covered).map(|digest| Captured::Text(digest.to_owned()))
+            }
             Self::Digest => Some(Captured::Text(hex(&Sha256::digest(unwrapped(covered).as_bytes())[..8]))),
             Self::Text => None,
         }
     }
+}
+
+/// A digest in place of the text that it was made of.
+pub(crate) fn digest_text(digest: &str) -> String {
+    format!("{DIGEST}{digest}")
+}
+
+/// Stands before a digest that a message holds in place of text.
+const DIGEST: &str = "digest:";
+
+fn digest_again(covered: &str) -> Option<&str> {
+    let digest = covered.strip_prefix(DIGEST)?;
+    (digest.len() == 16 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(digest)
+}
+
+/// Digests in place of the token ids that they were made of, in the letters that token ids are printed in: their bytes
+/// behind a sign that no list of token ids has.
+pub(crate) fn tokens_text(all: &str, first: &str) -> String {
+    let bytes = |digest: &str| {
+        let pairs = digest.as_bytes().chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
+        let numbers: Vec<String> =
+            pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(|byte| byte.to_string()).collect();
+        numbers.join(",")
+    };
+    format!("[-({})({})]", bytes(all), bytes(first))
+}
+
+fn tokens_again(covered: &str) -> Option<Captured> {
+    let (all, first) = covered.strip_prefix("[-(")?.strip_suffix(")]")?.split_once(")(")?;
+    let digest = |numbers: &str| -> Option<String> {
+        let bytes: Option<Vec<u8>> = numbers.split(',').map(|number| number.parse().ok()).collect();
+        bytes.map(|bytes| hex(&bytes))
+    };
+    Some(Captured::Tokens { all: digest(all)?, first: digest(first)? })
 }
 
 /// Digests of the integers in a text; `None` when there is none.

@@ -15,6 +15,7 @@ use super::fold::{Folds, Moment};
 use super::lookback::Above;
 use super::prefix::{self, Level, Line, Prefix};
 use super::reader::LogOptions;
+use super::redact::Recorder;
 use super::run_on::Held;
 use super::trouble::{self, MAX_DISTINCT};
 use super::undated::Undated;
@@ -106,6 +107,8 @@ pub(super) struct Out<'a> {
     pub(super) counts: &'a mut LineCounts,
     /// Knows KV modules.
     pub(super) candidates: &'a Candidates<'a>,
+    /// Takes lines as they may be kept, where they are recorded.
+    pub(super) record: Option<&'a mut Recorder>,
 }
 
 // === impl Interpreter ===
@@ -286,12 +289,14 @@ impl<'p> Interpreter<'p> {
     ) {
         let Some(mut statement) = self.run_on(statement, out) else { return };
         if let Some(again) = self.folds.again(&statement.message, Moment::of(&statement)) {
+            self.record_words(&statement, out);
             self.note_known(&statement, out);
             again.due.into_iter().for_each(&mut *out.tell);
             return;
         }
         let mut found = match self.sight(&statement.message) {
             Some(sight) if is_silent(&sight) => {
+                self.record_words(&statement, out);
                 self.note_known(&statement, out);
                 return;
             }
@@ -341,6 +346,9 @@ impl<'p> Interpreter<'p> {
             return;
         };
         out.counts.add(Outcome::Matched, lines);
+        if let Some(record) = &mut out.record {
+            record.object(place.position, wall, self.matcher.rebuilt_json(object));
+        }
         let wall = found.time.and_then(WallTime::from_unix_seconds).or(wall);
         self.last_wall = wall.or(self.last_wall);
         if let Some(body) = found.body {
@@ -362,10 +370,16 @@ impl<'p> Interpreter<'p> {
         let level = match prefix.level {
             Some(level) if severe && !goes_on && of_kv() => level,
             _ => {
+                if let Some(record) = &mut out.record {
+                    record.ignored(statement);
+                }
                 out.counts.add(Outcome::Ignored, statement.lines);
                 return;
             }
         };
+        if let Some(record) = &mut out.record {
+            record.unmatched(statement);
+        }
         out.counts.add(Outcome::Unparsed, statement.lines);
         let (body, says) = trouble::trouble(prefix, level, &statement.message);
         let telling = statement.tell(OWN, says.clone(), body);
@@ -393,5 +407,10 @@ fn is_silent(sight: &Sight<'_, '_>) -> bool {
 }
 
 fn reborrow<'a>(out: &'a mut Out<'_>) -> Out<'a> {
-    Out { tell: &mut *out.tell, counts: &mut *out.counts, candidates: out.candidates }
+    Out {
+        tell: &mut *out.tell,
+        counts: &mut *out.counts,
+        candidates: out.candidates,
+        record: out.record.as_deref_mut(),
+    }
 }

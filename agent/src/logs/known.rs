@@ -18,6 +18,7 @@ const CONCERNED: [&str; 6] = ["request_id", "request_ids", "transfer_id", "peer"
 
 impl<'p> Interpreter<'p> {
     pub(super) fn known(&mut self, statement: &Statement<'_>, found: &Match<'p>, out: &mut Out<'_>) {
+        self.record_known(statement, found, out);
         self.note_known(statement, out);
         if found.is_meaningless() && found.implies().is_empty() {
             return;

@@ -24,6 +24,7 @@ mod known;
 mod lookback;
 pub mod prefix;
 mod reader;
+pub mod redact;
 mod run_on;
 pub mod streams;
 mod trouble;

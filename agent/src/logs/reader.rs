@@ -14,6 +14,7 @@ use super::emit::Telling;
 use super::interpret::{Interpreter, Logical, Out};
 use super::lookback::Lookback;
 use super::prefix::{self, Unwrapped};
+use super::redact::Recorder;
 use super::wrapping::Wrapping;
 use crate::source::{Place, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
@@ -59,6 +60,7 @@ pub struct LogReader<'p> {
     offset: u64,
     /// Lines before that byte.
     lines: u64,
+    recorder: Option<Recorder>,
 }
 
 // === impl LogReader ===
@@ -78,6 +80,7 @@ impl<'p> LogReader<'p> {
             passed_by: 0,
             offset: 0,
             lines: 0,
+            recorder: None,
         }
     }
 
@@ -109,6 +112,7 @@ impl<'p> LogReader<'p> {
             passed_by: 0,
             offset: 0,
             lines: 0,
+            recorder: None,
         };
         reader.go_on(carry);
         reader
@@ -180,6 +184,23 @@ impl<'p> LogReader<'p> {
         self.region(line, sink);
     }
 
+    /// Records from here on: [`Self::recorded`] gives every line as it may be kept.
+    pub fn record(&mut self) {
+        self.recorder = Some(Recorder::behind(self.lines));
+    }
+
+    /// Lines as they may be kept, in order; `all` also gives those that may still change, as at the end.
+    pub fn recorded(&mut self, all: bool, out: &mut Vec<u8>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.write(self.lines, all, out);
+        }
+    }
+
+    /// Lines that could not be kept as they are understood, by template.
+    pub fn not_recorded(&self) -> Vec<(String, u64)> {
+        self.recorder.as_ref().map(Recorder::refused).unwrap_or_default()
+    }
+
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8], sink: Sink<'_>) {
         for slice in bytes.chunks(SLICE) {
@@ -189,9 +210,9 @@ impl<'p> LogReader<'p> {
 
     /// Nothing came for a while: what waited for a next line is told.
     pub fn idle(&mut self, sink: Sink<'_>) {
-        let Self { context, interpreter, counts, candidates, .. } = self;
+        let Self { context, interpreter, counts, candidates, recorder, .. } = self;
         let mut tell = |telling: Telling| sink(telling.observe(context));
-        interpreter.idle(&mut Out { tell: &mut tell, counts, candidates });
+        interpreter.idle(&mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
     }
 
     /// Ends the source: a last line without its end, and what waited for more lines.
@@ -203,9 +224,9 @@ impl<'p> LogReader<'p> {
         for whole in open {
             self.logical(whole, None, sink);
         }
-        let Self { context, interpreter, counts, candidates, .. } = self;
+        let Self { context, interpreter, counts, candidates, recorder, .. } = self;
         let mut tell = |telling: Telling| sink(telling.observe(context));
-        interpreter.finish(&mut Out { tell: &mut tell, counts, candidates });
+        interpreter.finish(&mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
         self.counts.partial_dropped = self.assembly.dropped;
     }
 
@@ -338,12 +359,13 @@ impl<'p> LogReader<'p> {
             self.assembly.add(unwrapped, place)
         } else {
             let Unwrapped { prefix, payload, .. } = unwrapped;
-            let Self { context, interpreter, counts, candidates, lookback, lines, .. } = self;
+            let Self { context, interpreter, counts, candidates, lookback, lines, recorder, .. } = self;
             let mut tell = |telling: Telling| sink(telling.observe(context));
             let before = || lookback.before(&region[..start], *lines);
             let above = || lookback.above(&region[..start], place);
             let logical = Logical { prefix, text: &payload, place, lines: 1, before: &before, above: &above };
-            interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
+            interpreter
+                .line(logical, &mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
             None
         };
         if let Some(whole) = whole {
@@ -354,10 +376,11 @@ impl<'p> LogReader<'p> {
 
     fn logical(&mut self, whole: Whole, before: Option<Stamps>, sink: Sink<'_>) {
         let Whole { prefix, place, text, lines, .. } = whole;
-        let Self { context, interpreter, counts, candidates, .. } = self;
+        let Self { context, interpreter, counts, candidates, recorder, .. } = self;
         let mut tell = |telling: Telling| sink(telling.observe(context));
         let before = || before;
         let logical = Logical { prefix, text: &text, place, lines, before: &before, above: &Vec::new };
-        interpreter.line(logical, &mut Out { tell: &mut tell, counts, candidates });
+        interpreter
+            .line(logical, &mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
     }
 }

@@ -39,12 +39,33 @@ pub(super) fn trouble(prefix: &Prefix<'_>, level: Level, message: &str) -> (Body
     (Body::Trouble(body), says)
 }
 
+/// A name as it may be kept.
+pub(super) fn plain_name_of(name: &str) -> String {
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || "._:/<>@#+-".contains(*c)).take(120).collect()
+}
+
 /// A name without anything that a name of a logger or file does not hold.
 fn plain_name(module: &str) -> String {
     module.chars().filter(|c| c.is_ascii_alphanumeric() || "._:/-".contains(*c)).take(120).collect()
 }
 
+/// A hash in place of the message that it was made of.
+pub(super) fn hashed(message: &str) -> String {
+    format!("{HASHED}{})", message_hash(message))
+}
+
+/// Stands before a hash that a line holds in place of its message.
+const HASHED: &str = "(message ";
+
+fn hash_again(message: &str) -> Option<&str> {
+    let hash = message.strip_prefix(HASHED)?.strip_suffix(')')?;
+    (hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(hash)
+}
+
 fn message_hash(message: &str) -> String {
+    if let Some(hash) = hash_again(message) {
+        return hash.to_owned();
+    }
     let mut hash = Sha256::new();
     let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     for word in message.split_inclusive(|c: char| !is_word(c)) {

@@ -65,6 +65,7 @@ pub(super) struct Context<'p> {
     pub(super) matcher: &'p Matcher,
     pub(super) cutting: Cutting,
     pub(super) timing: Timing,
+    pub(super) is_recording: bool,
 }
 
 /// The follower.
@@ -124,6 +125,7 @@ impl<'p> Follower<'p> {
             matcher: packs.matcher(),
             cutting: Cutting::default(),
             timing: Timing::default(),
+            is_recording: false,
         };
         Ok(Self {
             context,
@@ -156,6 +158,29 @@ impl<'p> Follower<'p> {
     pub fn with_seams(mut self, grain: u64, segment: u64) -> Self {
         self.context.cutting = Cutting { grain: grain.max(1), segment };
         self
+    }
+
+    /// Records from here on: [`Self::recorded`] gives every new line as it may be kept.
+    pub fn record(&mut self) {
+        self.context.is_recording = true;
+        let members = self.families.iter_mut().flat_map(|family| &mut family.members);
+        members.filter_map(|member| member.reading.as_mut()).for_each(super::reading::Reading::record);
+    }
+
+    /// Lines as they may be kept that came since the last call, by source; `all` also gives the last few, which may
+    /// still turn out to belong to another message, as at the end of a recording.
+    pub fn recorded(&mut self, all: bool, each: &mut dyn FnMut(&Source, &[u8])) {
+        let mut lines = Vec::new();
+        for family in &mut self.families {
+            lines.append(&mut family.recorded);
+            for reading in family.members.iter_mut().filter_map(|member| member.reading.as_mut()) {
+                reading.recorded(all, &mut lines);
+            }
+            if !lines.is_empty() {
+                each(&family.source, &lines);
+                lines.clear();
+            }
+        }
     }
 
     /// Follows a source from here on. A path that is followed already keeps its first source.

@@ -61,18 +61,56 @@ impl Hints {
     /// Waits until something may have changed, at most so long.
     pub fn wait(&mut self, at_most: Duration) {
         let Some(queue) = &self.queue else {
-            std::thread::sleep(at_most);
+            pause(at_most);
             return;
         };
         let until = Instant::now() + at_most;
         let mut fds = [PollFd::new(queue, PollFlags::IN)];
-        let timeout =
-            Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        if rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
-            std::thread::sleep(GATHER.min(until.saturating_duration_since(Instant::now())));
+        if rustix::event::poll(&mut fds, Some(&timeout(at_most))).is_ok_and(|ready| ready > 0) {
+            pause(GATHER.min(until.saturating_duration_since(Instant::now())));
             let mut buffer = [MaybeUninit::uninit(); 4096];
             let mut events = inotify::Reader::new(queue, &mut buffer);
             while events.next().is_ok() {}
         }
+    }
+}
+
+/// Waits for nothing but time.
+fn pause(time: Duration) {
+    // A signal only ends the wait early.
+    let _ = rustix::event::poll(&mut [], Some(&timeout(time)));
+}
+
+fn timeout(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_change_ends_the_wait_and_nothing_else_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("e.log");
+        let mut hints = Hints::new();
+        hints.watch([path.as_path()]);
+        std::fs::write(&path, "x\n").unwrap();
+        let began = Instant::now();
+        hints.wait(Duration::from_secs(20));
+        assert!(began.elapsed() < Duration::from_secs(10));
+        let began = Instant::now();
+        hints.wait(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(40));
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_waited_for() {
+        let mut hints = Hints::new();
+        hints.watch([Path::new("/nowhere/at/all/e.log")]);
+        let began = Instant::now();
+        hints.wait(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(40));
     }
 }

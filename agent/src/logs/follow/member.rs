@@ -200,11 +200,14 @@ impl<'p> Member<'p> {
 
     /// Whether it may hold what was not read.
     pub(super) fn has_more(&self) -> bool {
-        !self.is_copy
-            && match &self.input {
-                Some(input) if input.is_packed() => !self.done,
-                _ => self.size != self.position(),
-            }
+        !self.is_copy && if self.is_packed() { !self.done } else { self.size != self.position() }
+    }
+
+    pub(super) fn is_packed(&self) -> bool {
+        match &self.input {
+            Some(input) => input.is_packed(),
+            None => self.path.extension().is_some_and(|ending| ending == "gz"),
+        }
     }
 
     pub(super) fn has_out(&self) -> bool {
@@ -273,6 +276,25 @@ impl<'p> Member<'p> {
         }
         self.set_head(head);
         Ok(Head::New)
+    }
+
+    /// Is read in its copy, also after a restart.
+    pub(super) fn become_copy(
+        &mut self,
+        inode: Inode,
+        path: &Path,
+        input: Input,
+        size: u64,
+    ) -> io::Result<()> {
+        if !input.is_packed() {
+            self.set_size(size);
+        }
+        self.input = Some(input);
+        self.inode = inode;
+        self.path = path.to_owned();
+        self.is_linked = true;
+        self.unlinked_since = None;
+        self.learn_head()
     }
 
     /// Learns the begin of a file of which only a hash was known, if it is the same.

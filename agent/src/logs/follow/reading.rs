@@ -66,6 +66,9 @@ pub(super) struct Reading<'p> {
     next_grain: u64,
     /// Up to here observations were handed over by an earlier reading.
     told_to: u64,
+    /// It is to be recorded, and it is.
+    records: bool,
+    is_recording: bool,
     /// Observations that nobody took yet.
     out: VecDeque<Observation>,
     /// The reading as it was when everything had been taken.
@@ -93,6 +96,8 @@ impl<'p> Reading<'p> {
             passed: 0,
             next_grain: next_grain(from, cutting.grain),
             told_to: taken.position,
+            records: false,
+            is_recording: false,
             out: VecDeque::new(),
             handed: taken,
         };
@@ -165,6 +170,9 @@ impl<'p> Reading<'p> {
             reader.push(head, &mut |observation| keep(out, silent, observation));
             self.now.position += length as u64;
             bytes = rest;
+            if self.records && !self.is_recording && !self.is_behind() {
+                self.record();
+            }
             if is_grain {
                 self.at_grain(silent);
             }
@@ -241,6 +249,20 @@ impl<'p> Reading<'p> {
         reader.carry().onward()
     }
 
+    /// Records from here on; bytes of an earlier reading are left out.
+    pub(super) fn record(&mut self) {
+        self.records = true;
+        if !self.is_behind() {
+            self.reader.record();
+            self.is_recording = true;
+        }
+    }
+
+    /// Lines as they may be kept that came since the last call.
+    pub(super) fn recorded(&mut self, all: bool, out: &mut Vec<u8>) {
+        self.reader.recorded(all, out);
+    }
+
     /// The next observation that nobody took.
     pub(super) fn next(&mut self) -> Option<Observation> {
         self.out.pop_front()
@@ -277,4 +299,161 @@ fn keep(out: &mut VecDeque<Observation>, silent: bool, observation: Observation)
 
 fn next_grain(offset: u64, grain: u64) -> u64 {
     (offset / grain + 1) * grain
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::logs::LogOptions;
+    use crate::source::SourceContext;
+    use kvprov_packs::Packs;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::sync::LazyLock;
+
+    const PACK: &str = r#"
+engine = "vllm"
+
+[[template]]
+id = "vllm-t-start"
+text = "Starting plugh server version {engine_version:word}"
+kind = "worker"
+example = "Starting plugh server version 0.1.2"
+source = "test"
+
+[[template]]
+id = "vllm-t-failure"
+text = "Quux pull failed for request {request_id:id} from {remote_engine_id:id}"
+kind = "transfer"
+set = { outcome = "failed", cause = "handshake_failed" }
+takes_cause = true
+example = "Quux pull failed for request r1 from e1"
+source = "test"
+
+[[template]]
+id = "vllm-t-cause"
+text = "Frobnitz mismatch. Expected {remote_engine_id:id},received {answered_engine_id:id}."
+kind = "handshake"
+set = { outcome = "failed", cause = "engine_id_mismatch" }
+explains = true
+alone = true
+multiline = true
+example = "Frobnitz mismatch. Expected a,received b."
+source = "test"
+
+[[template]]
+id = "vllm-t-waiting"
+text = "{request_id:id} is still in WAITING_FOR_GARPLY state."
+kind = "transfer"
+set = { outcome = "waiting" }
+folds = true
+example = "r1 is still in WAITING_FOR_GARPLY state."
+source = "test"
+"#;
+
+    static PACKS: LazyLock<Packs> = LazyLock::new(|| Packs::from_texts(&[("vllm/test.toml", PACK)]).unwrap());
+
+    fn taken_up(taken: &Taken) -> Reading<'static> {
+        let context = SourceContext {
+            node: "n".into(),
+            worker: None,
+            stream: "e.log".to_owned(),
+            instance: "e".to_owned(),
+            generation: 0,
+        };
+        let options =
+            LogOptions { engine: Some("vllm".to_owned()), year: Some(2026), ..LogOptions::default() };
+        let reader = LogReader::resume(context, options, &taken.seam, PACKS.matcher(), &PACKS);
+        Reading::take_up(reader, taken.clone(), Cutting { grain: 128, segment: 700 })
+    }
+
+    fn begin() -> Taken {
+        Taken { seam: Carry::begin(), ..Taken::default() }
+    }
+
+    fn keep_all(reading: &mut Reading<'_>, told: &mut BTreeMap<String, String>) {
+        while let Some(one) = reading.next() {
+            let said = format!("{:?} {:?}", one.envelope.wall, one.body);
+            if let Some(before) = told.insert(one.envelope.id.to_hex(), said.clone()) {
+                assert_eq!(before, said, "one id says two things");
+            }
+        }
+        reading.note_if_handed();
+    }
+
+    fn line() -> impl Strategy<Value = String> {
+        let clock = |second: u32| format!("05-01 10:{:02}:{:02}", second / 60, second % 60);
+        prop_oneof![
+            (0_u32..600).prop_map(move |s| format!("INFO {} [x.py:1] nothing of interest here\n", clock(s))),
+            (0_u32..600, 0..3).prop_map(move |(s, r)| {
+                format!("DEBUG {} [s.py:1] r{r} is still in WAITING_FOR_GARPLY state.\n", clock(s))
+            }),
+            (0_u32..600, 0..3).prop_map(move |(s, r)| {
+                format!("(E pid=7) ERROR {} [n.py:8] Quux pull failed for request r{r} from e1\n", clock(s))
+            }),
+            (0_u32..600).prop_map(move |s| {
+                format!(
+                    "(E pid=7) ERROR {} [n.py:9] Frobnitz mismatch. Expected 461\n-435d,received 96b1.\n",
+                    clock(s)
+                )
+            }),
+            (0_u32..600, 0..9).prop_map(move |(s, v)| {
+                format!("INFO {} [x.py:2] Starting plugh server version 0.1.{v}\n", clock(s))
+            }),
+            (0..4).prop_map(|r| format!("r{r} is still in WAITING_FOR_GARPLY state.\n")),
+            (0_u32..600)
+                .prop_map(move |s| format!("WARNING {} [kv_transfer/x.py:3] nobody knows\n", clock(s))),
+            Just("  a bare line\n".to_owned()),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_reading_that_is_broken_off_anywhere_comes_out_as_one_that_is_not(
+            lines in proptest::collection::vec(line(), 1..80),
+            sizes in proptest::collection::vec((1_usize..200, any::<bool>(), 0_u8..8), 1..60),
+        ) {
+            let text = lines.concat();
+            // The pauses of one reading are those of the other: they are part of what happened.
+            let mut whole = taken_up(&begin());
+            let mut broken = taken_up(&begin());
+            let (mut of_whole, mut of_broken) = (BTreeMap::new(), BTreeMap::new());
+            let mut saved = begin();
+            let mut at = 0;
+            for (size, kill, pause) in sizes.iter().cycle() {
+                if at == text.len() {
+                    break;
+                }
+                let piece = &text.as_bytes()[at..(at + size).min(text.len())];
+                at += piece.len();
+                for (reading, told) in [(&mut whole, &mut of_whole), (&mut broken, &mut of_broken)] {
+                    reading.push(piece);
+                    keep_all(reading, told);
+                    if *pause < 2 && reading.note_pause(*pause == 1) {
+                        // A pause is on disk before it is used; the last one here is that of the broken reading.
+                        saved = reading.taken().clone();
+                        reading.use_pause();
+                        keep_all(reading, told);
+                    }
+                }
+                if *pause > 3 {
+                    saved = broken.taken().clone();
+                }
+                if *kill {
+                    broken = taken_up(&saved);
+                    let from = saved.seam.offset as usize;
+                    broken.push(&text.as_bytes()[from..at]);
+                    keep_all(&mut broken, &mut of_broken);
+                }
+            }
+            whole.finish();
+            broken.finish();
+            keep_all(&mut whole, &mut of_whole);
+            keep_all(&mut broken, &mut of_broken);
+            prop_assert_eq!(of_whole, of_broken);
+        }
+    }
 }

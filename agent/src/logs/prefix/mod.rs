@@ -19,6 +19,7 @@ mod nixl;
 mod noise;
 mod process;
 mod python;
+mod recorded;
 mod scan;
 mod sglang;
 mod stamp;
@@ -28,6 +29,7 @@ mod viewer;
 pub use json::{JsonLine, error_of_answer};
 pub use level::Level;
 pub use noise::without_colours;
+pub(super) use recorded::write as write_recorded;
 pub use stamp::Stamp;
 
 use std::borrow::Cow;
@@ -252,6 +254,9 @@ fn peel_text<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
 /// Tries every family on the start of a text.
 fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let first = *text.as_bytes().first()?;
+    if let Some(peeled) = recorded::peel(text, prefix) {
+        return Some(peeled);
+    }
     match first {
         b'(' => process::peel(text, prefix),
         b'<' => journal::kernel_level(text, prefix),

@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 
 /// Processes and descriptors of one worker that are read at once; the one silent longest makes room.
 const MAX_SPEAKERS: usize = 64;
+/// Outputs that ended whose recorded lines wait to be taken.
+const MAX_RECORDED: usize = 4096;
 /// What waits for a cause or a next line is waited for so long, in nanoseconds of the pieces' time.
 const MAX_WAIT: i64 = 10 * SECOND;
 /// Lost bytes are told together for so long.
@@ -79,6 +81,9 @@ pub struct Streams<'p> {
     earlier: Vec<StreamState>,
     counts: LineCounts,
     losses: Losses,
+    is_recording: bool,
+    /// Lines of what ended, as they may be kept.
+    recorded: Vec<(Key, Vec<u8>)>,
 }
 
 /// What is known of a worker's output.
@@ -112,6 +117,29 @@ impl<'p> Streams<'p> {
             earlier: Vec::new(),
             counts: LineCounts::default(),
             losses: Losses::default(),
+            is_recording: false,
+            recorded: Vec::new(),
+        }
+    }
+
+    /// Records from here on: [`Self::recorded`] gives every new line as it may be kept.
+    pub fn record(&mut self) {
+        self.is_recording = true;
+        self.speakers.values_mut().for_each(|speaker| speaker.reader_mut().record());
+    }
+
+    /// Lines as they may be kept that came since the last call, by worker, process and descriptor: each is a log of its
+    /// own. `all` also gives the last few, which may still turn out to belong to another message.
+    pub fn recorded(&mut self, all: bool, each: &mut dyn FnMut(&WorkerId, u32, i32, &[u8])) {
+        for (key, lines) in std::mem::take(&mut self.recorded) {
+            each(&key.worker, key.process, key.descriptor, &lines);
+        }
+        for (key, speaker) in &mut self.speakers {
+            let mut lines = Vec::new();
+            speaker.reader_mut().recorded(all, &mut lines);
+            if !lines.is_empty() {
+                each(&key.worker, key.process, key.descriptor, &lines);
+            }
         }
     }
 
@@ -234,14 +262,21 @@ impl<'p> Streams<'p> {
             Some(state) => (state.carry, state.behind),
             None => (Carry::begin(), 0),
         };
-        let reader = template.reader.another(context, template.options.clone(), &carry);
+        let mut reader = template.reader.another(context, template.options.clone(), &carry);
+        if self.is_recording {
+            reader.record();
+        }
         self.speakers.insert(key, Speaker::new(reader, carry, behind));
     }
 
     fn end(&mut self, key: &Key, sink: Sink<'_>) {
         let Some(speaker) = self.speakers.remove(key) else { return };
-        let counts = speaker.finish(sink);
+        let mut lines = Vec::new();
+        let counts = speaker.finish(&mut lines, sink);
         self.counts.add_all(&counts);
+        if !lines.is_empty() && self.recorded.len() < MAX_RECORDED {
+            self.recorded.push((key.clone(), lines));
+        }
     }
 
     fn make_room(&mut self, worker: &WorkerId, sink: Sink<'_>) {

@@ -109,13 +109,13 @@ mod tests {
         };
         let found = |container: &Container| files_of(container, root.path(), &OwnFiles);
         let log = root.path().join("var/log/pods/ns_decode-0_1234-5678-90/engine/1.log");
-        assert_eq!(found(&container(Some("engine"), None)), [log.clone()]);
+        assert_eq!(found(&container(Some("engine"), None)), std::slice::from_ref(&log));
         assert_eq!(found(&container(None, None)), Vec::<PathBuf>::new(), "two containers, and no name");
         let links = root.path().join("var/log/containers");
         fs::create_dir_all(&links).unwrap();
         let link = links.join(format!("decode-0_ns_engine-{id}.log"));
         std::os::unix::fs::symlink(&log, &link).unwrap();
-        assert_eq!(found(&container(None, Some(&id))), [link.clone()]);
+        assert_eq!(found(&container(None, Some(&id))), std::slice::from_ref(&link));
         assert_eq!(found(&container(Some("engine"), Some(&id))), [link]);
     }
 

@@ -115,12 +115,13 @@ impl<'p> Speaker<'p> {
         self.first
     }
 
-    /// Ends it: a last line without its end, and what waited.
-    pub(super) fn finish(mut self, sink: Sink<'_>) -> LineCounts {
+    /// Ends it: a last line without its end, what waited, and the last recorded lines.
+    pub(super) fn finish(mut self, recorded: &mut Vec<u8>, sink: Sink<'_>) -> LineCounts {
         let Self { reader, line, .. } = &mut self;
         let mut losses = Losses::default();
         line.end(|ended| read(reader, &ended, &mut losses, sink));
         reader.finish(sink);
+        reader.recorded(true, recorded);
         *reader.counts()
     }
 }
