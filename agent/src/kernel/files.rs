@@ -12,8 +12,8 @@ use crate::kernel::known::Known;
 use crate::kernel::names::{ArtifactName, FileRole};
 use crate::kernel::record::{ENOENT, ESTALE, FileSystem, Operation, Record};
 use crate::kernel::scan::Scans;
-use crate::source::Losses;
 use crate::source::bounded::Bounded;
+use crate::source::{Losses, Place};
 use kvprov_model::clock::SECOND;
 use kvprov_model::observation::ArtifactAction;
 use std::sync::Arc;
@@ -116,6 +116,11 @@ impl Files {
         while let Some((key, file)) = self.open.pop_first() {
             self.conclude(key, file, &mut losses, emitter);
         }
+    }
+
+    /// Whether a close at a place ends a use that is known.
+    pub(crate) fn has_use(&self, pid: i64, path: &Arc<str>, place: Place) -> bool {
+        self.open.get(&(pid, Arc::clone(path))).is_some_and(|file| file.handle.is_closed_by(place))
     }
 
     fn opened(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {

@@ -122,13 +122,16 @@ impl Handle {
         self.mapped = true;
     }
 
-    /// One descriptor was closed; true when it was the last that is known. Live, a close that nobody called is dated
-    /// back to the last use of its descriptor: before this handle began, it was of another one under the same name.
+    /// Whether a close is of this handle: one that is dated before it began was of another one under the same name.
+    pub(crate) fn is_closed_by(&self, place: Place) -> bool {
+        place.offset >= self.begun
+    }
+
+    /// One descriptor was closed; true when it was the last that is known.
     pub(crate) fn close(&mut self, stamp: Stamp) -> bool {
-        if stamp.place.offset < self.begun {
-            return false;
-        }
-        if stamp.place.offset >= self.last.place.offset {
+        // Live, a close that nobody called is dated back to the last use of its descriptor; another descriptor of the
+        // name may have been used since.
+        if stamp.place.offset >= self.last.place.offset && stamp.wall >= self.last.wall {
             self.last = stamp;
         }
         self.opens = self.opens.saturating_sub(1);

@@ -8,9 +8,9 @@
 mod emit;
 mod files;
 pub mod flags;
-pub mod live;
 mod handle;
 mod known;
+pub mod live;
 mod model_files;
 pub mod mounts;
 pub mod names;
@@ -19,9 +19,9 @@ mod scan;
 mod sockets;
 pub mod write;
 
+pub use flags::OpenFlags;
 pub use mounts::Mounts;
 pub use names::{ArtifactName, FileRole, ModelFile, Names};
-pub use flags::OpenFlags;
 pub use record::{FileSystem, Operation, Record};
 
 use crate::source::bounded::Bounded;
@@ -157,6 +157,11 @@ impl<'n> KernelReader<'n> {
             losses: self.losses,
             control_bursts: self.quiet.of("control traffic"),
         }
+    }
+
+    /// Whether a close that nobody called, dated back to the last use of its descriptor, is of a use that is known.
+    pub(crate) fn has_use(&self, place: Place, record: &Record) -> bool {
+        record.path.as_ref().is_some_and(|path| self.files.has_use(record.pid, path, place))
     }
 
     /// What was read and skipped so far.

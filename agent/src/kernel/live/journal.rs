@@ -47,6 +47,8 @@ pub(super) enum Remark {
     Held,
     /// A file that is open at the begin of a segment: not for the reader.
     Known(FileIdentity),
+    /// A directory of a store was opened: not for the reader.
+    Directory(FileIdentity),
 }
 
 /// A line that was read.
@@ -218,6 +220,7 @@ impl Journal {
             Remark::Closing(file) => (Some("closing"), Some(file), None),
             Remark::Held => (Some("held"), None, None),
             Remark::Known(file) => (Some("known"), Some(file), None),
+            Remark::Directory(file) => (Some("directory"), Some(file), None),
         };
         if let Some(what) = what {
             text(out, ",\"what\":", Some(what));
@@ -320,7 +323,8 @@ impl Journal {
     }
 
     fn lines(&self, number: u64, end: u64, take: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
-        let mut reader = std::io::Read::take(BufReader::with_capacity(1 << 18, File::open(self.path(number))?), end);
+        let mut reader =
+            std::io::Read::take(BufReader::with_capacity(1 << 18, File::open(self.path(number))?), end);
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -354,6 +358,7 @@ fn parse(line: &[u8]) -> Option<Line> {
         (Some("concluded"), Some(file), _) => Remark::Concluded(file),
         (Some("closing"), Some(file), _) => Remark::Closing(file),
         (Some("known"), Some(file), _) => Remark::Known(file),
+        (Some("directory"), Some(file), _) => Remark::Directory(file),
         (Some("held"), _, _) => Remark::Held,
         (None, None, None) => Remark::None,
         _ => return None,
@@ -368,8 +373,10 @@ mod tests {
     use super::*;
 
     fn record(path: &str) -> Record {
-        Record::parse(format!("{{\"ts\":1.5,\"pid\":7,\"op\":\"stat\",\"path\":\"{path}\",\"ret\":-2}}").as_bytes())
-            .unwrap()
+        Record::parse(
+            format!("{{\"ts\":1.5,\"pid\":7,\"op\":\"stat\",\"path\":\"{path}\",\"ret\":-2}}").as_bytes(),
+        )
+        .unwrap()
     }
 
     fn lines(journal: &Journal) -> Vec<Line> {

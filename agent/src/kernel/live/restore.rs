@@ -114,18 +114,17 @@ impl LiveKernel<'_> {
                 self.descriptors.remove(&file);
             }
             Remark::Concluded(file) => {
-                if let Some(open) = self.descriptors.get_mut(&file)
-                    && open.closing.take().is_some()
-                {
-                    self.descriptors.closing -= 1;
+                if let Some(open) = self.descriptors.get_mut(&file) {
+                    open.closing = None;
                 }
             }
+            Remark::Directory(file) => {
+                // Not by its number, which may stand for something else by now.
+                self.descriptors.know_directory(file, path);
+                return;
+            }
             Remark::Closing(file) => {
-                if let Some(open) = self.descriptors.get_mut(&file)
-                    && open.closing.replace(at).is_none()
-                {
-                    self.descriptors.closing += 1;
-                }
+                self.descriptors.closing(file, at);
                 return;
             }
             Remark::Held => {
@@ -139,7 +138,9 @@ impl LiveKernel<'_> {
             }
         }
         let place = Place { position, offset: position };
-        if let Some(Some(worker)) = self.workers.get_mut(worker as usize) {
+        if let Some(Some(worker)) = self.workers.get_mut(worker as usize)
+            && (record.op != Operation::Close || worker.reader.has_use(place, &record))
+        {
             worker.reader.record(place, &record, sink);
         }
     }
