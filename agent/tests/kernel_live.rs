@@ -4,6 +4,7 @@
 #[path = "support/ring.rs"]
 mod ring;
 
+use kvprov_agent::kernel::live::journal::{DEFAULT_LIMIT, Journal};
 use kvprov_agent::kernel::live::{Descriptor, FakeProcesses, LiveKernel, LiveOptions, Notice, Now};
 use kvprov_agent::kernel::{ArtifactName, FileRole, ModelFile, Names};
 use kvprov_agent_common::{Class, FileIdentity, Kind};
@@ -525,9 +526,7 @@ fn bytes_that_are_no_record_are_counted() {
 fn with_kills(
     records: &[(u64, Bytes)],
     batch: usize,
-    kills: &[usize],
-) -> std::collections::BTreeMap<String, String> {
-    use kvprov_agent::kernel::live::{Journal, journal::DEFAULT_LIMIT};
+    kills: &[usize], limit: u64) -> std::collections::BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut told = std::collections::BTreeMap::new();
     let mut sink = |observation: Observation| {
@@ -541,7 +540,7 @@ fn with_kills(
     };
     let begin = |sink: &mut dyn FnMut(Observation)| {
         let mut live = Rig::new().live;
-        let journal = Journal::open(folder.path(), "boot ring", DEFAULT_LIMIT).unwrap();
+        let journal = Journal::open(folder.path(), "boot ring", limit).unwrap();
         live.with_journal(journal, &mut |_| {}, sink).unwrap();
         live
     };
@@ -611,14 +610,23 @@ fn a_busy_script() -> Vec<(u64, Bytes)> {
 #[test]
 fn an_agent_that_is_killed_again_and_again_tells_what_an_undisturbed_one_tells() {
     let records = a_busy_script();
-    let undisturbed = with_kills(&records, 16, &[]);
+    let undisturbed = with_kills(&records, 16, &[], DEFAULT_LIMIT);
     assert!(undisturbed.len() > 80, "{}", undisturbed.len());
     for kills in [&[1][..], &[2], &[5, 6, 7], &[0, 3, 4, 8, 9, 12, 15, 18, 21, 22, 23, 30]] {
-        let disturbed = with_kills(&records, 16, kills);
+        let disturbed = with_kills(&records, 16, kills, DEFAULT_LIMIT);
         let missing: Vec<_> = undisturbed.iter().filter(|(id, _)| !disturbed.contains_key(*id)).collect();
         let more: Vec<_> = disturbed.iter().filter(|(id, _)| !undisturbed.contains_key(*id)).collect();
         assert!(missing.is_empty() && more.is_empty(), "{kills:?}: missing {missing:#?}, more {more:#?}");
         assert_eq!(disturbed, undisturbed);
+    }
+}
+
+#[test]
+fn what_the_journal_dropped_is_not_forgotten() {
+    let records = a_busy_script();
+    let undisturbed = with_kills(&records, 16, &[], DEFAULT_LIMIT);
+    for kills in [&[30][..], &[7, 14, 21, 28, 35], &[20, 21, 33, 36]] {
+        assert_eq!(with_kills(&records, 16, kills, 60_000), undisturbed, "{kills:?}");
     }
 }
 
@@ -741,7 +749,7 @@ proptest! {
     fn kills_change_nothing(steps in happenings(), batch in 1usize..20, kills in proptest::collection::vec(0usize..40, 0..6)) {
         let records: Vec<(u64, Bytes)> =
             script(&steps).into_iter().enumerate().map(|(index, record)| (index as u64 * 64, record)).collect();
-        prop_assert_eq!(with_kills(&records, batch, &kills), with_kills(&records, batch, &[]));
+        prop_assert_eq!(with_kills(&records, batch, &kills, DEFAULT_LIMIT), with_kills(&records, batch, &[], DEFAULT_LIMIT));
     }
 
     #[test]

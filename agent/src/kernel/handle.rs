@@ -6,9 +6,10 @@
 use crate::kernel::record::Record;
 use crate::source::Place;
 use kvprov_model::clock::WallTime;
+use serde::{Deserialize, Serialize};
 
 /// Where and when something happened last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     /// The record.
     pub place: Place,
@@ -17,7 +18,7 @@ pub(crate) struct Stamp {
 }
 
 /// How the use of a file ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileUse {
     /// Its content came. `None`: it was mapped, and no call shows how much was touched.
     Read { bytes: Option<u64> },
@@ -30,7 +31,7 @@ pub(crate) enum FileUse {
 }
 
 /// An open file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Handle {
     opens: u32,
     /// Offset of the record that began it.

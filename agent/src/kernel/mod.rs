@@ -17,6 +17,7 @@ pub mod names;
 pub mod record;
 mod scan;
 mod sockets;
+mod state;
 pub mod write;
 
 pub use flags::OpenFlags;
@@ -32,6 +33,7 @@ use handle::Stamp;
 use kvprov_model::clock::{SECOND, WallTime};
 use model_files::ModelFiles;
 use sockets::Sockets;
+use state::Kept;
 use std::sync::Arc;
 
 /// Names whose role is remembered, because records of one file follow each other.
@@ -156,6 +158,25 @@ impl<'n> KernelReader<'n> {
             records: self.records,
             losses: self.losses,
             control_bursts: self.quiet.of("control traffic"),
+        }
+    }
+
+    /// What it knows, to be put back by [`KernelReader::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        self.files.keep(take);
+        self.model_files.keep(take);
+        self.sockets.keep(take);
+    }
+
+    /// Puts one thing back.
+    pub(crate) fn restore(&mut self, kept: Kept) {
+        match kept {
+            Kept::Burst { .. } => self.sockets.restore(kept),
+            Kept::Load { .. } => self.model_files.restore(kept),
+            _ => {
+                let names = self.names;
+                self.files.restore(kept, &mut |path| Arc::new(names.role(path)));
+            }
         }
     }
 

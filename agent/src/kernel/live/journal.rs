@@ -8,6 +8,7 @@
 //! a disk that is full costs exactness after a kill, nothing else.
 
 use crate::kernel::record::Record;
+use crate::kernel::state::Kept;
 use crate::kernel::write::{number, text};
 use kvprov_agent_common::{FileIdentity, FileState};
 use serde::Deserialize;
@@ -58,6 +59,8 @@ pub(super) enum Line {
     Process { worker: String, pid: u32, started: Option<u64> },
     /// A record.
     Record { worker: String, position: u64, time: u64, record: Record, remark: Remark },
+    /// What a reader knew when the first segment that is left began.
+    Kept { worker: String, kept: Box<Kept> },
     /// Everything before is told.
     Upto(u64),
 }
@@ -79,6 +82,8 @@ struct Extra {
     started: Option<u64>,
     #[serde(default)]
     worker: Option<String>,
+    #[serde(default)]
+    reader: Option<Box<Kept>>,
     #[serde(default)]
     pos: Option<u64>,
     #[serde(default)]
@@ -171,14 +176,19 @@ impl Journal {
     /// Reads what an agent before this one wrote, up to the last line that says that everything is told. Lines of no
     /// use end a segment.
     pub(super) fn read(&self, take: &mut dyn FnMut(Line)) -> std::io::Result<()> {
+        // The first one tells what was known when it began; after it, its records do.
+        let mut is_first = true;
         for (number, _) in &self.segments {
             let number = *number;
             let Ok(end) = self.committed(number) else { continue };
             self.lines(number, end, &mut |line| {
-                if let Some(line) = parse(line) {
-                    take(line);
+                match parse(line) {
+                    Some(Line::Kept { .. }) if !is_first => {}
+                    Some(line) => take(line),
+                    None => {}
                 }
             })?;
+            is_first &= end == 0;
         }
         Ok(())
     }
@@ -199,6 +209,19 @@ impl Journal {
         }
         text(out, ",\"worker\":", Some(worker));
         out.extend_from_slice(b"}\n");
+    }
+
+    /// Adds what a reader knows.
+    pub(super) fn kept(&mut self, worker: &str, kept: &Kept) {
+        let before = self.buffer.len();
+        self.buffer.extend_from_slice(b"{\"reader\":");
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut self.buffer, kept);
+        text(&mut self.buffer, ",\"worker\":", Some(worker));
+        self.buffer.extend_from_slice(b"}\n");
+        if self.buffer.len() - before > MAX_LINE {
+            self.buffer.truncate(before);
+        }
     }
 
     /// Adds a record.
@@ -346,6 +369,9 @@ fn parse(line: &[u8]) -> Option<Line> {
         return Some(Line::Upto(upto));
     }
     let worker = extra.worker?;
+    if let Some(kept) = extra.reader {
+        return Some(Line::Kept { worker, kept });
+    }
     if let Some(pid) = extra.process {
         return Some(Line::Process { worker, pid, started: extra.started });
     }

@@ -36,6 +36,12 @@ impl LiveKernel<'_> {
         let mut restored = Restored::default();
         journal.read(&mut |line| match line {
             Line::Upto(upto) => restored.upto = restored.upto.max(upto),
+            Line::Kept { worker, kept } => {
+                let index = self.worker_index(&WorkerId(worker));
+                if let Some(Some(worker)) = self.workers.get_mut(index as usize) {
+                    worker.reader.restore(*kept);
+                }
+            }
             Line::Process { worker, pid, started: Some(started) } => {
                 let index = self.worker_index(&WorkerId(worker));
                 let is_known = self.processes.get(&pid).is_some_and(|process| !process.is_same(started));
@@ -165,6 +171,9 @@ impl LiveKernel<'_> {
                 if let Some(worker) = worker_at(&self.workers, process.worker) {
                     journal.process(worker.as_str(), *pid, Some(process.started));
                 }
+            }
+            for worker in self.workers.iter().flatten() {
+                worker.reader.keep(&mut |kept| journal.kept(worker.id.as_str(), &kept));
             }
             for (file, open) in self.descriptors.files() {
                 let worker = self.processes.get(&open.owner).map(|process| process.worker);
