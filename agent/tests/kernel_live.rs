@@ -526,7 +526,9 @@ fn bytes_that_are_no_record_are_counted() {
 fn with_kills(
     records: &[(u64, Bytes)],
     batch: usize,
-    kills: &[usize], limit: u64) -> std::collections::BTreeMap<String, String> {
+    kills: &[usize],
+    limit: u64,
+) -> std::collections::BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut told = std::collections::BTreeMap::new();
     let mut sink = |observation: Observation| {

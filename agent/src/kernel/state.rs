@@ -27,7 +27,16 @@ pub(crate) enum Kept {
     /// A listing in progress.
     Listing { thread: i64, directory: String, last: Option<WallTime> },
     /// A burst on a connection.
-    Burst { pid: i64, local: String, peer: String, first: Option<WallTime>, last: Stamp, sent: u64, received: u64, broke: bool },
+    Burst {
+        pid: i64,
+        local: String,
+        peer: String,
+        first: Option<WallTime>,
+        last: Stamp,
+        sent: u64,
+        received: u64,
+        broke: bool,
+    },
     /// A load of a model.
     Load {
         pid: i64,

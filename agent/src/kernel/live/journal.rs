@@ -181,12 +181,10 @@ impl Journal {
         for (number, _) in &self.segments {
             let number = *number;
             let Ok(end) = self.committed(number) else { continue };
-            self.lines(number, end, &mut |line| {
-                match parse(line) {
-                    Some(Line::Kept { .. }) if !is_first => {}
-                    Some(line) => take(line),
-                    None => {}
-                }
+            self.lines(number, end, &mut |line| match parse(line) {
+                Some(Line::Kept { .. }) if !is_first => {}
+                Some(line) => take(line),
+                None => {}
             })?;
             is_first &= end == 0;
         }
