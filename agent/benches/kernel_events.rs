@@ -8,6 +8,7 @@
 #[path = "../tests/support/ring.rs"]
 mod ring;
 
+use kvprov_agent::kernel::live::journal::{DEFAULT_LIMIT, Journal};
 use kvprov_agent::kernel::live::{FakeProcesses, LiveKernel, LiveOptions, Now};
 use kvprov_agent_common::Kind;
 use kvprov_model::id::{NodeId, WorkerId};
@@ -29,7 +30,10 @@ fn main() {
     let only = std::env::args().nth(1).filter(|argument| !argument.starts_with("--"));
     let run = |name: &str, records: &dyn Fn(&mut Process) -> Vec<Bytes>| {
         if only.as_deref().is_none_or(|only| name.contains(only)) {
-            measure(name, records);
+            measure(name, records, false);
+            if name.starts_with("the mix") || name.starts_with("reads") {
+                measure(&format!("{name}, with the journal"), records, true);
+            }
         }
     };
     run("reads of artifacts, 16 a file, with open and close", &|p| {
@@ -100,7 +104,7 @@ fn unrelated(p: &mut Process, index: usize) -> Vec<Bytes> {
     ]
 }
 
-fn measure(name: &str, records: &dyn Fn(&mut Process) -> Vec<Bytes>) {
+fn measure(name: &str, records: &dyn Fn(&mut Process) -> Vec<Bytes>, journal: bool) {
     let mut process = Process::new(7);
     let events = records(&mut process);
     let mut fake = FakeProcesses::default();
@@ -110,6 +114,11 @@ fn measure(name: &str, records: &dyn Fn(&mut Process) -> Vec<Bytes>) {
     let now = Now { monotonic: FIRST_TIME, wall: 1_800_000_000_000_000_000 };
     let mut live = LiveKernel::new(options, Packs::builtin(), Box::new(fake), now);
     live.add_process(&WorkerId("w".to_owned()), 7, 5);
+    let folder = tempfile::tempdir().unwrap();
+    if journal {
+        let journal = Journal::open(folder.path(), "r", DEFAULT_LIMIT).unwrap();
+        live.with_journal(journal, &mut |_| {}, &mut |_| {}).unwrap();
+    }
     let (mut observations, mut position) = (0u64, 0u64);
     let mut pass = |count: usize| {
         for (index, event) in events.iter().cycle().take(count).enumerate() {

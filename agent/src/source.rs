@@ -30,7 +30,7 @@ pub struct SourceContext {
 }
 
 /// A place in a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Place {
     /// Line or record from 1, for people.
     pub position: u64,

@@ -47,7 +47,8 @@ impl Rig {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let opens = Arc::new(AtomicUsize::new(0));
-        let identities = Identities::new(options(folder.path()), Box::new(Counting(Arc::clone(&opens)))).unwrap();
+        let identities =
+            Identities::new(options(folder.path()), Box::new(Counting(Arc::clone(&opens)))).unwrap();
         Self { identities, folder, opens, seconds: 1000, position: 0, found: Vec::new() }
     }
 
@@ -158,7 +159,10 @@ fn shards_are_one_factor_over_their_names_and_digests() {
 #[test]
 fn the_index_tells_which_shards_are_missing() {
     let mut rig = Rig::new();
-    let index = rig.write("m/model.safetensors.index.json", br#"{"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}"#);
+    let index = rig.write(
+        "m/model.safetensors.index.json",
+        br#"{"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}"#,
+    );
     let x = rig.write("m/x.safetensors", b"x");
     let y = rig.write("m/y.safetensors", b"y");
     rig.open("weights", &index);

@@ -4,12 +4,14 @@
 #[path = "support/ring.rs"]
 mod ring;
 
+use kvprov_agent::kernel::live::journal::{DEFAULT_LIMIT, Journal};
 use kvprov_agent::kernel::live::{Descriptor, FakeProcesses, LiveKernel, LiveOptions, Notice, Now};
 use kvprov_agent::kernel::{ArtifactName, FileRole, ModelFile, Names};
 use kvprov_agent_common::{Class, FileIdentity, Kind};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
 use kvprov_model::observation::{Artifact, Body, Observation};
+use proptest::prelude::*;
 use ring::{Bytes, FIRST_TIME, O_RDONLY, O_WRITE, Process, file};
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +21,9 @@ struct Lab;
 impl Names for Lab {
     fn role(&self, path: &str) -> FileRole {
         for store in ["/kv", "/w/kv", "/mnt/kv"] {
-            let Some(key) = path.strip_prefix(store).and_then(|rest| rest.strip_prefix('/')) else { continue };
+            let Some(key) = path.strip_prefix(store).and_then(|rest| rest.strip_prefix('/')) else {
+                continue;
+            };
             return match key.rsplit_once('.') {
                 Some((_, "bin")) => FileRole::Artifact(ArtifactName {
                     store_dir: store.to_owned(),
@@ -75,7 +79,9 @@ impl Rig {
                 Notice::Output(piece, worker) => {
                     format!("output {} {} {worker}", piece.fd, String::from_utf8_lossy(piece.bytes))
                 }
-                Notice::Model(open, worker) => format!("model {} {} {worker}", open.path, open.identity.inode),
+                Notice::Model(open, worker) => {
+                    format!("model {} {} {worker}", open.path, open.identity.inode)
+                }
                 Notice::BlindSpot { pid, way, worker } => format!("blind {pid} {way} {worker}"),
             });
         });
@@ -218,7 +224,10 @@ fn a_deleted_file_and_one_on_another_device_are_no_guess() {
     assert!(rig.told().is_empty());
     assert_eq!(
         rig.losses(),
-        ["1 descriptor was another file when it was looked at", "1 open file was deleted when it was looked at"]
+        [
+            "1 descriptor was another file when it was looked at",
+            "1 open file was deleted when it was looked at"
+        ]
     );
 }
 
@@ -233,11 +242,13 @@ fn an_inode_that_was_reused_is_not_the_old_file() {
         p.open("/kv/b.bin", O_RDONLY, 4, 1, 11),
         p.read(A, 50, 50),
         p.close(A, 1),
+        p.open("/kv/c.bin", O_RDONLY, 4, 1, 11),
+        p.read(A, 70, 70),
         p.open("/etc/passwd", O_RDONLY, 4, 1, 11),
         p.read(A, 9, 9),
         p.close(A, 1),
     ]);
-    assert_eq!(rig.told(), ["removed a.bin", "written 100 a.bin", "read 50 b.bin"]);
+    assert_eq!(rig.told(), ["removed a.bin", "written 100 a.bin", "read 50 b.bin", "read 70 c.bin"]);
 }
 
 #[test]
@@ -323,11 +334,7 @@ fn a_pid_that_is_used_again_is_another_process() {
 fn a_close_that_a_forked_child_outlives_ends_the_use_after_a_while_whenever_it_is_asked() {
     for ticks in [&[][..], &[1000, 2000, 3500, 4000], &[9000]] {
         let (mut rig, mut p) = (Rig::new(), Process::new(7));
-        rig.all(&[
-            p.open("/kv/a.bin", O_RDONLY, 4, 1, 11),
-            p.read(A, 100, 100),
-            p.close(A, 2),
-        ]);
+        rig.all(&[p.open("/kv/a.bin", O_RDONLY, 4, 1, 11), p.read(A, 100, 100), p.close(A, 2)]);
         for tick in ticks {
             rig.commit();
             rig.tick(FIRST_TIME + tick * 1_000_000);
@@ -335,7 +342,7 @@ fn a_close_that_a_forked_child_outlives_ends_the_use_after_a_while_whenever_it_i
         p.wait(10_000);
         rig.all(&[p.read(A, 50, 50), p.close(A, 1)]);
         assert_eq!(rig.told(), ["read 100 a.bin", "read 50 a.bin"], "{ticks:?}");
-        assert_eq!(rig.observations[0].envelope.position, 200);
+        assert_eq!(rig.observations[0].envelope.position, 100);
     }
 }
 
@@ -357,10 +364,7 @@ fn a_store_that_is_unmounted_under_the_agent_is_not_mixed_with_what_lies_beneath
     rig.take(&p.named(Kind::Stat, "/kv/a.bin", -2));
     assert_eq!(rig.told(), ["written 100 a.bin", "found a.bin", "missed a.bin"]);
     let stores: Vec<_> = rig.artifacts().into_iter().filter_map(|artifact| artifact.store).collect();
-    assert_eq!(
-        stores,
-        ["file:nfs:nas:/export", "file:nfs:nas:/export", "file:ext4:n1:8:1:/kv"]
-    );
+    assert_eq!(stores, ["file:nfs:nas:/export", "file:nfs:nas:/export", "file:ext4:n1:8:1:/kv"]);
 }
 
 #[test]
@@ -419,11 +423,7 @@ fn a_mapped_file_is_read() {
 #[test]
 fn a_model_that_is_opened_is_noticed_and_its_reads_cost_nothing() {
     let (mut rig, mut p) = (Rig::new(), Process::new(7));
-    rig.all(&[
-        p.open("/models/m/model.safetensors", O_RDONLY, 4, 1, 11),
-        p.read(A, 100, 100),
-        p.close(A, 1),
-    ]);
+    rig.all(&[p.open("/models/m/model.safetensors", O_RDONLY, 4, 1, 11), p.read(A, 100, 100), p.close(A, 1)]);
     rig.commit();
     assert_eq!(rig.notices, ["model /models/m/model.safetensors 11 w"]);
     assert!(rig.observations.is_empty());
@@ -523,19 +523,26 @@ fn bytes_that_are_no_record_are_counted() {
 }
 
 /// Reads a script of records with an agent that is killed at places, and gives the observations by id.
-fn with_kills(records: &[(u64, Bytes)], batch: usize, kills: &[usize]) -> std::collections::BTreeMap<String, String> {
-    use kvprov_agent::kernel::live::{Journal, journal::DEFAULT_LIMIT};
+fn with_kills(
+    records: &[(u64, Bytes)],
+    batch: usize,
+    kills: &[usize],
+    limit: u64,
+) -> std::collections::BTreeMap<String, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut told = std::collections::BTreeMap::new();
     let mut sink = |observation: Observation| {
         let Observation { envelope, body, .. } = observation;
         let says = format!("{:?} {:?} {body:?}", envelope.wall, envelope.says);
         let before = told.insert(format!("{:?}", envelope.id), says.clone());
-        assert!(before.as_ref().is_none_or(|before| *before == says), "one id, two contents: {says}, {before:?}");
+        assert!(
+            before.as_ref().is_none_or(|before| *before == says),
+            "one id, two contents: {says}, {before:?}"
+        );
     };
     let begin = |sink: &mut dyn FnMut(Observation)| {
         let mut live = Rig::new().live;
-        let journal = Journal::open(folder.path(), "boot ring", DEFAULT_LIMIT).unwrap();
+        let journal = Journal::open(folder.path(), "boot ring", limit).unwrap();
         live.with_journal(journal, &mut |_| {}, sink).unwrap();
         live
     };
@@ -605,13 +612,157 @@ fn a_busy_script() -> Vec<(u64, Bytes)> {
 #[test]
 fn an_agent_that_is_killed_again_and_again_tells_what_an_undisturbed_one_tells() {
     let records = a_busy_script();
-    let undisturbed = with_kills(&records, 16, &[]);
+    let undisturbed = with_kills(&records, 16, &[], DEFAULT_LIMIT);
     assert!(undisturbed.len() > 80, "{}", undisturbed.len());
     for kills in [&[1][..], &[2], &[5, 6, 7], &[0, 3, 4, 8, 9, 12, 15, 18, 21, 22, 23, 30]] {
-        let disturbed = with_kills(&records, 16, kills);
+        let disturbed = with_kills(&records, 16, kills, DEFAULT_LIMIT);
         let missing: Vec<_> = undisturbed.iter().filter(|(id, _)| !disturbed.contains_key(*id)).collect();
         let more: Vec<_> = disturbed.iter().filter(|(id, _)| !undisturbed.contains_key(*id)).collect();
         assert!(missing.is_empty() && more.is_empty(), "{kills:?}: missing {missing:#?}, more {more:#?}");
         assert_eq!(disturbed, undisturbed);
+    }
+}
+
+#[test]
+fn what_the_journal_dropped_is_not_forgotten() {
+    let records = a_busy_script();
+    let undisturbed = with_kills(&records, 16, &[], DEFAULT_LIMIT);
+    for kills in [&[30][..], &[7, 14, 21, 28, 35], &[20, 21, 33, 36]] {
+        assert_eq!(with_kills(&records, 16, kills, 60_000), undisturbed, "{kills:?}");
+    }
+}
+
+/// What happens to one of a few files, in a few ways.
+fn happenings() -> impl Strategy<Value = Vec<(u8, u32, u64, u64)>> {
+    proptest::collection::vec((0u8..18, 0u32..4, 0u64..5, 0u64..40), 1..120)
+}
+
+fn script(steps: &[(u8, u32, u64, u64)]) -> Vec<Bytes> {
+    let mut p = Process::new(7);
+    let ends = ("10.0.0.1:1000", "10.0.0.2:2000");
+    let mut records = Vec::new();
+    for (what, open_file, inode, more) in steps.iter().copied() {
+        let identity = file(p.device, open_file + 1, inode + 10);
+        let key = format!("/kv/{}.bin", more % 5);
+        let temporary = format!("/kv/{}.tmp", more % 3);
+        let (open_file, inode) = (identity.open_file, identity.inode);
+        records.push(match what {
+            0 => p.open(&key, O_RDONLY, 4, open_file, inode),
+            1 => p.open(&key, O_WRITE, 4, open_file, inode),
+            2 => p.open(&temporary, O_WRITE, 4, open_file, inode),
+            3 | 4 => p.read(identity, 100, 100 + more),
+            5 | 6 => p.write(identity, 100, 100),
+            7 | 8 => p.close(identity, 1),
+            9 => p.close(identity, 2),
+            10 => p.rename(&temporary, &key, if more % 4 == 0 { -2 } else { 0 }),
+            11 => p.named(Kind::Unlink, &key, if more % 2 == 0 { -2 } else { 0 }),
+            12 => p.named(Kind::Stat, &key, if more % 2 == 0 { -2 } else { 0 }),
+            13 => p.socket(Kind::Send, 3, ends, 1000 * more as i64),
+            14 => p.socket(Kind::Recv, 3, ends, if more == 0 { -104 } else { 70_000 }),
+            15 => p.open("/models/m", O_RDONLY, 4, open_file, inode),
+            16 => p.call(Kind::Mmap, Class::Regular, identity, 4096, 4096, 0),
+            _ => {
+                p.wait(more * 100);
+                p.open_failed(&key, O_RDONLY, -2)
+            }
+        });
+    }
+    records
+}
+
+fn in_words(observations: &[Observation]) -> Vec<String> {
+    let words = |observation: &Observation| {
+        format!("{:?} {:?} {:?}", observation.envelope.wall, observation.envelope.says, observation.body)
+    };
+    let mut words: Vec<String> = observations.iter().map(words).collect();
+    words.sort();
+    words
+}
+
+proptest! {
+    #[test]
+    fn a_recording_gives_in_replay_what_was_told_live(steps in happenings(), batch in 1usize..30) {
+        use kvprov_agent::kernel::KernelReader;
+        use kvprov_agent::source::{Place, SourceContext};
+        let mut rig = Rig::new();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&lines);
+        rig.live.record_to(Some(Box::new(move |_, record| {
+            let mut line = Vec::new();
+            record.write_json(&mut line);
+            taken.lock().unwrap().push(line);
+        })));
+        for records in script(&steps).chunks(batch) {
+            rig.all(records);
+            rig.commit();
+        }
+        let Rig { live, mut observations, .. } = rig;
+        live.finish(&mut |observation| observations.push(observation));
+        let source = SourceContext {
+            node: NodeId("n1".to_owned()),
+            worker: Some(WorkerId("w".to_owned())),
+            stream: "k.jsonl".to_owned(),
+            instance: "w k.jsonl".to_owned(),
+            generation: 0,
+        };
+        let mut reader = KernelReader::new(source, &Lab);
+        let mut replayed = Vec::new();
+        for (index, line) in lines.lock().unwrap().iter().enumerate() {
+            let place = Place { position: index as u64 + 1, offset: index as u64 };
+            reader.line(place, line, &mut |observation| replayed.push(observation));
+        }
+        reader.finish(&mut |observation| replayed.push(observation));
+        prop_assert_eq!(in_words(&observations), in_words(&replayed));
+    }
+
+    #[test]
+    fn ticks_change_when_something_is_told_not_what(
+        steps in happenings(), ticks in proptest::collection::vec(any::<bool>(), 120)
+    ) {
+        let records = script(&steps);
+        let run = |ticks: &[bool]| {
+            let mut rig = Rig::new();
+            let mut time = FIRST_TIME;
+            for (record, tick) in records.iter().zip(ticks) {
+                // A tick is of now, which is before the next record.
+                let next = u64::from_ne_bytes(record.as_slice()[8..16].try_into().unwrap());
+                rig.commit();
+                while *tick && time + 400_000_000 < next {
+                    time += 400_000_000;
+                    rig.tick(time);
+                }
+                time = next;
+                rig.take(record);
+            }
+            rig.commit();
+            let Rig { live, mut observations, .. } = rig;
+            live.finish(&mut |observation| observations.push(observation));
+            let mut ids: Vec<_> = observations.iter().map(|one| one.envelope.id).collect();
+            ids.sort();
+            let count = ids.len();
+            ids.dedup();
+            assert_eq!(ids.len(), count, "one id, two observations");
+            in_words(&observations)
+        };
+        prop_assert_eq!(run(&ticks), run(&[false; 120]));
+    }
+
+    #[test]
+    fn kills_change_nothing(steps in happenings(), batch in 1usize..20, kills in proptest::collection::vec(0usize..40, 0..6)) {
+        let records: Vec<(u64, Bytes)> =
+            script(&steps).into_iter().enumerate().map(|(index, record)| (index as u64 * 64, record)).collect();
+        prop_assert_eq!(with_kills(&records, batch, &kills, DEFAULT_LIMIT), with_kills(&records, batch, &[], DEFAULT_LIMIT));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u16..100) {
+        let mut rig = Rig::new();
+        let mut bytes = bytes;
+        if bytes.len() > 20 {
+            bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+            bytes[16..20].copy_from_slice(&7u32.to_ne_bytes());
+        }
+        rig.take(&Bytes::new(&[&bytes]));
+        rig.told();
     }
 }

@@ -119,7 +119,8 @@ impl DigestCache {
     pub(super) fn insert(&mut self, key: FileKey, digest: &str) {
         self.known.insert(key, digest.to_owned());
         let Some(path) = &self.path else { return };
-        let written = if self.lines >= 2 * CAPACITY { self.rewrite(path) } else { self.append(path, &key, digest) };
+        let written =
+            if self.lines >= 2 * CAPACITY { self.rewrite(path) } else { self.append(path, &key, digest) };
         match written {
             Ok(lines) => self.lines = lines,
             Err(_) => self.not_written += 1,

@@ -110,8 +110,7 @@ fn is_in_state(file: &File, key: &FileKey) -> bool {
 fn blob(file: &File) -> Option<String> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let name = path.file_name()?.to_str()?;
-    let is_digest =
-        name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_digest = name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let in_blobs = path.parent()?.file_name()? == "blobs";
     (is_digest && in_blobs).then(|| name.to_owned())
 }
@@ -185,6 +184,7 @@ fn at_once(file: &File, buffer: &mut [u8], at: u64) -> Option<usize> {
 
 /// How long to wait so that the rate is kept on the average.
 fn ahead(read: u64, rate: u64, elapsed: Duration) -> Option<Duration> {
-    let due = Duration::from_nanos(u64::try_from(u128::from(read) * 1_000_000_000 / u128::from(rate.max(1))).ok()?);
+    let due =
+        Duration::from_nanos(u64::try_from(u128::from(read) * 1_000_000_000 / u128::from(rate.max(1))).ok()?);
     (rate > 0).then(|| due.checked_sub(elapsed)).flatten()
 }

@@ -317,7 +317,8 @@ mod tests {
 
     #[test]
     fn a_file_that_changed_holds_the_value_back_until_the_others_were_opened_again() {
-        let mut load = load("weights", &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]);
+        let mut load =
+            load("weights", &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]);
         let at = |seconds: i64| WallTime(seconds * SECOND);
         let effect = load.opened("model-00001-of-00002.safetensors", key(11), "/m", at(100), 7);
         assert_eq!((effect, load.position), (Effect::Changed, 7));

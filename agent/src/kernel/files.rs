@@ -12,8 +12,9 @@ use crate::kernel::known::Known;
 use crate::kernel::names::{ArtifactName, FileRole};
 use crate::kernel::record::{ENOENT, ESTALE, FileSystem, Operation, Record};
 use crate::kernel::scan::Scans;
-use crate::source::Losses;
+use crate::kernel::state::{Kept, NAMES};
 use crate::source::bounded::Bounded;
+use crate::source::{Losses, Place};
 use kvprov_model::clock::SECOND;
 use kvprov_model::observation::ArtifactAction;
 use std::sync::Arc;
@@ -116,6 +117,47 @@ impl Files {
         while let Some((key, file)) = self.open.pop_first() {
             self.conclude(key, file, &mut losses, emitter);
         }
+    }
+
+    /// What is known, to be put back by [`Files::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        for ((pid, path), file) in self.open.in_order() {
+            take(Kept::Open {
+                pid: *pid,
+                path: path.to_string(),
+                fs: file.file_system.as_deref().map(Into::into),
+                handle: file.handle.clone(),
+            });
+        }
+        for ((pid, path), last) in self.temporary.in_order() {
+            take(Kept::Temporary { pid: *pid, path: path.to_string(), last: *last });
+        }
+        let too_many = self.known.len().saturating_sub(NAMES);
+        for (path, known) in self.known.in_order().skip(too_many) {
+            take(Kept::Known { path: path.to_string(), known: known.clone() });
+        }
+        self.scans.keep(take);
+    }
+
+    /// Puts one thing back; `role` is what a path is.
+    pub(crate) fn restore(&mut self, kept: Kept, role: &mut dyn FnMut(&Arc<str>) -> Arc<FileRole>) {
+        match kept {
+            Kept::Open { pid, path, fs, handle } => {
+                let path: Arc<str> = path.into();
+                let role = role(&path);
+                let file_system = fs.map(|fs| Arc::new(fs.into()));
+                self.open.insert((pid, path), OpenFile { handle, role, file_system });
+            }
+            Kept::Temporary { pid, path, last } => drop(self.temporary.insert((pid, path.into()), last)),
+            Kept::Known { path, known } => drop(self.known.insert(path.into(), known)),
+            Kept::Listing { thread, directory, last } => self.scans.restore(thread, directory, last),
+            Kept::Burst { .. } | Kept::Load { .. } => {}
+        }
+    }
+
+    /// Whether a close at a place ends a use that is known.
+    pub(crate) fn has_use(&self, pid: i64, path: &Arc<str>, place: Place) -> bool {
+        self.open.get(&(pid, Arc::clone(path))).is_some_and(|file| file.handle.is_closed_by(place))
     }
 
     fn opened(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {

@@ -59,9 +59,12 @@ pub struct OpenFlags(u32);
 impl OpenFlags {
     /// From the bits of `open(2)`; bits without a name here are left out.
     pub fn from_bits(bits: u32) -> Self {
-        Self(NAMES.iter().fold(bits & ACCESS, |kept, (flag, _)| {
-            if bits & flag == *flag { kept | flag } else { kept }
-        }))
+        Self(NAMES.iter().fold(
+            bits & ACCESS,
+            |kept, (flag, _)| {
+                if bits & flag == *flag { kept | flag } else { kept }
+            },
+        ))
     }
 
     /// From names joined by `|`; names that are not known are left out.

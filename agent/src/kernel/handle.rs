@@ -6,9 +6,10 @@
 use crate::kernel::record::Record;
 use crate::source::Place;
 use kvprov_model::clock::WallTime;
+use serde::{Deserialize, Serialize};
 
 /// Where and when something happened last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     /// The record.
     pub place: Place,
@@ -17,7 +18,7 @@ pub(crate) struct Stamp {
 }
 
 /// How the use of a file ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileUse {
     /// Its content came. `None`: it was mapped, and no call shows how much was touched.
     Read { bytes: Option<u64> },
@@ -30,7 +31,7 @@ pub(crate) enum FileUse {
 }
 
 /// An open file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Handle {
     opens: u32,
     /// Offset of the record that began it.
@@ -122,13 +123,16 @@ impl Handle {
         self.mapped = true;
     }
 
-    /// One descriptor was closed; true when it was the last that is known. Live, a close that nobody called is dated
-    /// back to the last use of its descriptor: before this handle began, it was of another one under the same name.
+    /// Whether a close is of this handle: one that is dated before it began was of another one under the same name.
+    pub(crate) fn is_closed_by(&self, place: Place) -> bool {
+        place.offset >= self.begun
+    }
+
+    /// One descriptor was closed; true when it was the last that is known.
     pub(crate) fn close(&mut self, stamp: Stamp) -> bool {
-        if stamp.place.offset < self.begun {
-            return false;
-        }
-        if stamp.place.offset >= self.last.place.offset {
+        // Live, a close that nobody called is dated back to the last use of its descriptor; another descriptor of the
+        // name may have been used since.
+        if stamp.place.offset >= self.last.place.offset && stamp.wall >= self.last.wall {
             self.last = stamp;
         }
         self.opens = self.opens.saturating_sub(1);

@@ -2,13 +2,14 @@
 
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::ArtifactAction;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
 /// Equal lookups of one name within this time are one.
 const ONE_LOOKUP: i64 = SECOND;
 
 /// What this worker knows of a name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Known {
     /// It was written, read or seen here since it was last found absent.
     pub present: bool,
@@ -16,7 +17,16 @@ pub(crate) struct Known {
     pub removed_here: bool,
     last_lookup: Option<(ArtifactAction, Option<WallTime>)>,
     /// The file system, where known.
+    #[serde(serialize_with = "text", deserialize_with = "shared")]
     file_system: Option<Arc<str>>,
+}
+
+fn text<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
+}
+
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(|text| text.map(Arc::from))
 }
 
 // === impl Known ===

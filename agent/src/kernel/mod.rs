@@ -8,20 +8,21 @@
 mod emit;
 mod files;
 pub mod flags;
-pub mod live;
 mod handle;
 mod known;
+pub mod live;
 mod model_files;
 pub mod mounts;
 pub mod names;
 pub mod record;
 mod scan;
 mod sockets;
+mod state;
 pub mod write;
 
+pub use flags::OpenFlags;
 pub use mounts::Mounts;
 pub use names::{ArtifactName, FileRole, ModelFile, Names};
-pub use flags::OpenFlags;
 pub use record::{FileSystem, Operation, Record};
 
 use crate::source::bounded::Bounded;
@@ -32,6 +33,7 @@ use handle::Stamp;
 use kvprov_model::clock::{SECOND, WallTime};
 use model_files::ModelFiles;
 use sockets::Sockets;
+use state::Kept;
 use std::sync::Arc;
 
 /// Names whose role is remembered, because records of one file follow each other.
@@ -157,6 +159,30 @@ impl<'n> KernelReader<'n> {
             losses: self.losses,
             control_bursts: self.quiet.of("control traffic"),
         }
+    }
+
+    /// What it knows, to be put back by [`KernelReader::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        self.files.keep(take);
+        self.model_files.keep(take);
+        self.sockets.keep(take);
+    }
+
+    /// Puts one thing back.
+    pub(crate) fn restore(&mut self, kept: Kept) {
+        match kept {
+            Kept::Burst { .. } => self.sockets.restore(kept),
+            Kept::Load { .. } => self.model_files.restore(kept),
+            _ => {
+                let names = self.names;
+                self.files.restore(kept, &mut |path| Arc::new(names.role(path)));
+            }
+        }
+    }
+
+    /// Whether a close that nobody called, dated back to the last use of its descriptor, is of a use that is known.
+    pub(crate) fn has_use(&self, place: Place, record: &Record) -> bool {
+        record.path.as_ref().is_some_and(|path| self.files.has_use(record.pid, path, place))
     }
 
     /// What was read and skipped so far.

@@ -8,6 +8,7 @@
 use crate::kernel::emit::Emitter;
 use crate::kernel::handle::Stamp;
 use crate::kernel::names::ModelFile;
+use crate::kernel::state::Kept;
 use crate::source::Losses;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::factor::FactorState;
@@ -80,6 +81,28 @@ impl ModelFiles {
             None => load.without_digest.insert(path.to_owned()),
         };
         load.evidence.extend(file.evidence.clone());
+    }
+
+    /// What is known, to be put back by [`ModelFiles::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        for ((pid, factor, adapter), load) in &self.0 {
+            take(Kept::Load {
+                pid: *pid,
+                factor: factor.clone(),
+                adapter: adapter.clone(),
+                last: load.last,
+                digests: load.digests.clone(),
+                without_digest: load.without_digest.clone(),
+                evidence: load.evidence.clone(),
+            });
+        }
+    }
+
+    /// Puts one thing back.
+    pub(crate) fn restore(&mut self, kept: Kept) {
+        if let Kept::Load { pid, factor, adapter, last, digests, without_digest, evidence } = kept {
+            self.0.insert((pid, factor, adapter), Load { last, digests, without_digest, evidence });
+        }
     }
 
     /// Tells the loads that no record can continue: their pause is over, and `late` besides.

@@ -5,6 +5,7 @@
 //! ever) and the removal. So a removal counts as clearing only while a listing by the same thread is the last thing
 //! of another sort that it did, and not long ago.
 
+use crate::kernel::state::Kept;
 use crate::source::bounded::Bounded;
 use kvprov_model::clock::{SECOND, WallTime};
 
@@ -27,6 +28,18 @@ pub(crate) struct Scans(Bounded<i64, Listing>);
 impl Scans {
     pub(crate) fn new() -> Self {
         Self(Bounded::new(THREADS))
+    }
+
+    /// What is known, to be put back by [`Scans::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        for (thread, Listing { directory, last }) in self.0.in_order() {
+            take(Kept::Listing { thread: *thread, directory: directory.clone(), last: *last });
+        }
+    }
+
+    /// Puts one thing back.
+    pub(crate) fn restore(&mut self, thread: i64, directory: String, last: Option<WallTime>) {
+        self.0.insert(thread, Listing { directory, last });
     }
 
     /// A thread lists a directory.

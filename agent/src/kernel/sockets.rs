@@ -7,6 +7,7 @@
 use crate::kernel::emit::Emitter;
 use crate::kernel::handle::Stamp;
 use crate::kernel::record::{Operation, Record};
+use crate::kernel::state::Kept;
 use crate::source::Losses;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::{Body, Outcome, Transfer};
@@ -84,6 +85,30 @@ impl Sockets {
                 burst.sent = burst.sent.saturating_add(record.moved());
             }
             _ => burst.received = burst.received.saturating_add(record.moved()),
+        }
+    }
+
+    /// What is known, to be put back by [`Sockets::restore`].
+    pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
+        for (connection, burst) in &self.0 {
+            take(Kept::Burst {
+                pid: connection.pid,
+                local: connection.local.to_string(),
+                peer: connection.peer.to_string(),
+                first: burst.first,
+                last: burst.last,
+                sent: burst.sent,
+                received: burst.received,
+                broke: burst.broke,
+            });
+        }
+    }
+
+    /// Puts one thing back.
+    pub(crate) fn restore(&mut self, kept: Kept) {
+        if let Kept::Burst { pid, local, peer, first, last, sent, received, broke } = kept {
+            let connection = Connection { pid, local: local.into(), peer: peer.into() };
+            self.0.insert(connection, Burst { first, last, sent, received, broke });
         }
     }
 

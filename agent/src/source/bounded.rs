@@ -110,6 +110,14 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.iter().map(|(key, (_, value))| (key, value))
     }
 
+    /// The entries in the order in which they were inserted.
+    pub fn in_order(&self) -> impl Iterator<Item = (&K, &V)> + '_ {
+        self.order.iter().filter_map(|(serial, key)| {
+            let (current, value) = self.entries.get(key)?;
+            (current == serial).then_some((key, value))
+        })
+    }
+
     /// The entries, to change their values, in no order that may be relied on.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> + '_ {
         self.entries.iter_mut().map(|(key, (_, value))| (key, value))

@@ -106,13 +106,27 @@ impl Process {
     }
 
     /// An open that gave descriptor `fd`.
-    pub(crate) fn open(&mut self, path: impl AsRef<[u8]>, flags: u32, fd: i32, open_file: u32, inode: u64) -> Bytes {
+    pub(crate) fn open(
+        &mut self,
+        path: impl AsRef<[u8]>,
+        flags: u32,
+        fd: i32,
+        open_file: u32,
+        inode: u64,
+    ) -> Bytes {
         let identity = file(self.device, open_file, inode);
         let record = self.path_record(Kind::Open, Class::Regular, i64::from(fd), AT_FDCWD, flags, identity);
         self.path(record, path.as_ref(), b"")
     }
 
-    pub(crate) fn open_at(&mut self, directory: i32, path: &str, flags: u32, open_file: u32, inode: u64) -> Bytes {
+    pub(crate) fn open_at(
+        &mut self,
+        directory: i32,
+        path: &str,
+        flags: u32,
+        open_file: u32,
+        inode: u64,
+    ) -> Bytes {
         let identity = file(self.device, open_file, inode);
         let record = self.path_record(Kind::Open, Class::Regular, 9, directory, flags, identity);
         self.path(record, path.as_bytes(), b"")
@@ -167,27 +181,28 @@ impl Process {
         let identity = file(7, open_file, u64::from(open_file));
         let ((local, local_port), (peer, peer_port)) = (inet(ends.0), inet(ends.1));
         let call = FileRecord { header, file: identity, wanted: result.max(0) as u64, references: 1 };
-        let record =
-            SocketRecord { call, local, peer, local_port, peer_port, socket_type: 1, reserved: 0 };
+        let record = SocketRecord { call, local, peer, local_port, peer_port, socket_type: 1, reserved: 0 };
         Bytes::new(&[record.as_bytes()])
     }
 
     pub(crate) fn event(&mut self, kind: Kind, pid: u32, parent: u32, started: u64) -> Bytes {
         let mut header = self.header(kind, Class::None, 0, 0, 0);
         header.tgid = pid;
-        let record = ProcessRecord { header, parent, reserved: 0, started, cgroup: 1, name: *b"python\0\0\0\0\0\0\0\0\0\0" };
+        let record = ProcessRecord {
+            header,
+            parent,
+            reserved: 0,
+            started,
+            cgroup: 1,
+            name: *b"python\0\0\0\0\0\0\0\0\0\0",
+        };
         Bytes::new(&[record.as_bytes()])
     }
 
     pub(crate) fn output(&mut self, text: &[u8]) -> Bytes {
         let header = self.header(Kind::Output, Class::Pipe, text.len() as i64, 1, 0);
-        let record = OutputRecord {
-            header,
-            file: file(9, 1, 1),
-            offset: 0,
-            length: text.len() as u32,
-            skipped: 0,
-        };
+        let record =
+            OutputRecord { header, file: file(9, 1, 1), offset: 0, length: text.len() as u32, skipped: 0 };
         Bytes::new(&[record.as_bytes(), text])
     }
 }

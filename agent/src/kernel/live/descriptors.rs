@@ -4,10 +4,12 @@
 //! in a table of fixed size, only so that their reads are known to be of no interest. An identity may come again once
 //! the file is closed: an open replaces what stood there.
 
+use super::CLOSE_WAIT;
 use crate::kernel::record::FileSystem;
 use crate::source::bounded::Bounded;
 use foldhash::fast::RandomState;
 use kvprov_agent_common::FileIdentity;
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -36,7 +38,7 @@ pub(super) struct OpenFile {
     pub file_system: Option<Arc<FileSystem>>,
     /// The process that opened or used it first.
     pub owner: u32,
-    /// Its last record.
+    /// Its last record; a close that nobody called is dated by it, as at the end of a recording.
     pub last: At,
     /// A descriptor was closed while others of the same open file remained.
     pub closing: Option<At>,
@@ -50,8 +52,15 @@ pub(super) struct Descriptors {
     directories: Bounded<FileIdentity, Arc<str>>,
     /// By process and number, as directory descriptors of calls are given.
     by_number: Bounded<(u32, i32), (FileIdentity, Arc<str>)>,
-    /// Files with a close that others outlived.
-    pub closing: usize,
+    /// Files with a close that others outlived, by the time at which they are not used any more.
+    waiting: BTreeSet<(u64, u32, u32, u64)>,
+    /// The first of these times.
+    pub next_deadline: u64,
+}
+
+/// When an open file with a closed descriptor is not used any more, if nobody touches it.
+fn deadline(open: &OpenFile, closing: At) -> u64 {
+    closing.time.max(open.last.time).saturating_add(CLOSE_WAIT)
 }
 
 // === impl Descriptors ===
@@ -64,7 +73,8 @@ impl Descriptors {
             ignored: vec![FileIdentity::default(); IGNORED].into_boxed_slice(),
             directories: Bounded::new(DIRECTORIES),
             by_number: Bounded::new(DIRECTORIES),
-            closing: 0,
+            waiting: BTreeSet::new(),
+            next_deadline: u64::MAX,
         }
     }
 
@@ -80,11 +90,7 @@ impl Descriptors {
             self.ignored[slot] = FileIdentity::default();
         }
         self.remove(&file);
-        let evicted = self.files.insert(file, open);
-        if evicted.as_ref().is_some_and(|(_, open)| open.closing.is_some()) {
-            self.closing -= 1;
-        }
-        evicted
+        self.files.insert(file, open)
     }
 
     /// A file that does not matter was opened.
@@ -107,34 +113,55 @@ impl Descriptors {
     }
 
     pub(super) fn remove(&mut self, file: &FileIdentity) -> Option<OpenFile> {
-        let open = self.files.remove(file)?;
-        if open.closing.is_some() {
-            self.closing -= 1;
-        }
-        Some(open)
+        self.files.remove(file)
     }
 
-    /// Files with a close that others outlived, and that nobody touched since a moment: what is to be closed. They stay
-    /// known, for whoever has them.
-    pub(super) fn unused_since(&mut self, moment: u64) -> Vec<(FileIdentity, At, OpenFile)> {
-        let mut unused = Vec::new();
-        for (file, open) in self.files.iter_mut() {
-            if let Some(at) = open.closing.filter(|at| at.time.max(open.last.time) < moment) {
+    /// A descriptor was closed while others of the same open file remained.
+    pub(super) fn closing(&mut self, file: FileIdentity, at: At) -> Option<&OpenFile> {
+        let open = self.files.get_mut(&file)?;
+        open.closing = Some(at);
+        let deadline = deadline(open, at);
+        self.wait(deadline, file);
+        self.files.get(&file)
+    }
+
+    fn wait(&mut self, deadline: u64, file: FileIdentity) {
+        self.waiting.insert((deadline, file.device, file.open_file, file.inode));
+        self.next_deadline = self.next_deadline.min(deadline);
+    }
+
+    /// The next file with a close that others outlived, and that nobody touched for [`CLOSE_WAIT`] before a moment. It
+    /// stays known, for whoever has it.
+    pub(super) fn unused_at(&mut self, moment: u64) -> Option<(FileIdentity, OpenFile)> {
+        if moment <= self.next_deadline {
+            return None;
+        }
+        let mut found = None;
+        while let Some((first, device, open_file, inode)) = self.waiting.first().copied() {
+            if found.is_some() || first >= moment {
+                break;
+            }
+            self.waiting.pop_first();
+            let file = FileIdentity { device, open_file, inode };
+            let Some(open) = self.files.get_mut(&file) else { continue };
+            let Some(closing) = open.closing else { continue };
+            let due = deadline(open, closing);
+            if due < moment {
                 open.closing = None;
-                self.closing -= 1;
-                unused.push((*file, at, open.clone()));
+                found = Some((file, open.clone()));
+            } else {
+                self.wait(due, file);
             }
         }
-        unused.sort_by_key(|(_, at, _)| at.position);
-        unused
+        self.next_deadline = self.waiting.first().map_or(u64::MAX, |(deadline, ..)| *deadline);
+        found
     }
 
     /// Files that meet a condition, taken out, in the order of their last records.
     pub(super) fn take(&mut self, matches: impl Fn(&OpenFile) -> bool) -> Vec<(FileIdentity, OpenFile)> {
         let keys: Vec<FileIdentity> =
             self.files.iter().filter(|(_, open)| matches(open)).map(|(file, _)| *file).collect();
-        let mut taken: Vec<_> =
-            keys.iter().filter_map(|file| Some((*file, self.remove(file)?))).collect();
+        let mut taken: Vec<_> = keys.iter().filter_map(|file| Some((*file, self.remove(file)?))).collect();
         taken.sort_by_key(|(_, open)| open.last.position);
         taken
     }
@@ -142,6 +169,11 @@ impl Descriptors {
     /// A directory was opened as a descriptor.
     pub(super) fn open_directory(&mut self, tgid: u32, fd: i32, file: FileIdentity, path: Arc<str>) {
         self.by_number.insert((tgid, fd), (file, Arc::clone(&path)));
+        self.know_directory(file, path);
+    }
+
+    /// Which directory an identity is.
+    pub(super) fn know_directory(&mut self, file: FileIdentity, path: Arc<str>) {
         if file.inode != 0 {
             self.directories.insert(file, path);
         }

@@ -8,6 +8,7 @@
 //! a disk that is full costs exactness after a kill, nothing else.
 
 use crate::kernel::record::Record;
+use crate::kernel::state::Kept;
 use crate::kernel::write::{number, text};
 use kvprov_agent_common::{FileIdentity, FileState};
 use serde::Deserialize;
@@ -47,6 +48,8 @@ pub(super) enum Remark {
     Held,
     /// A file that is open at the begin of a segment: not for the reader.
     Known(FileIdentity),
+    /// A directory of a store was opened: not for the reader.
+    Directory(FileIdentity),
 }
 
 /// A line that was read.
@@ -56,6 +59,8 @@ pub(super) enum Line {
     Process { worker: String, pid: u32, started: Option<u64> },
     /// A record.
     Record { worker: String, position: u64, time: u64, record: Record, remark: Remark },
+    /// What a reader knew when the first segment that is left began.
+    Kept { worker: String, kept: Box<Kept> },
     /// Everything before is told.
     Upto(u64),
 }
@@ -77,6 +82,8 @@ struct Extra {
     started: Option<u64>,
     #[serde(default)]
     worker: Option<String>,
+    #[serde(default)]
+    reader: Option<Box<Kept>>,
     #[serde(default)]
     pos: Option<u64>,
     #[serde(default)]
@@ -169,14 +176,17 @@ impl Journal {
     /// Reads what an agent before this one wrote, up to the last line that says that everything is told. Lines of no
     /// use end a segment.
     pub(super) fn read(&self, take: &mut dyn FnMut(Line)) -> std::io::Result<()> {
+        // The first one tells what was known when it began; after it, its records do.
+        let mut is_first = true;
         for (number, _) in &self.segments {
             let number = *number;
             let Ok(end) = self.committed(number) else { continue };
-            self.lines(number, end, &mut |line| {
-                if let Some(line) = parse(line) {
-                    take(line);
-                }
+            self.lines(number, end, &mut |line| match parse(line) {
+                Some(Line::Kept { .. }) if !is_first => {}
+                Some(line) => take(line),
+                None => {}
             })?;
+            is_first &= end == 0;
         }
         Ok(())
     }
@@ -199,6 +209,19 @@ impl Journal {
         out.extend_from_slice(b"}\n");
     }
 
+    /// Adds what a reader knows.
+    pub(super) fn kept(&mut self, worker: &str, kept: &Kept) {
+        let before = self.buffer.len();
+        self.buffer.extend_from_slice(b"{\"reader\":");
+        // Writing to memory does not fail.
+        let _ = serde_json::to_writer(&mut self.buffer, kept);
+        text(&mut self.buffer, ",\"worker\":", Some(worker));
+        self.buffer.extend_from_slice(b"}\n");
+        if self.buffer.len() - before > MAX_LINE {
+            self.buffer.truncate(before);
+        }
+    }
+
     /// Adds a record.
     pub(super) fn record(&mut self, worker: &str, position: u64, time: u64, record: &Record, remark: Remark) {
         let out = &mut self.buffer;
@@ -218,6 +241,7 @@ impl Journal {
             Remark::Closing(file) => (Some("closing"), Some(file), None),
             Remark::Held => (Some("held"), None, None),
             Remark::Known(file) => (Some("known"), Some(file), None),
+            Remark::Directory(file) => (Some("directory"), Some(file), None),
         };
         if let Some(what) = what {
             text(out, ",\"what\":", Some(what));
@@ -320,7 +344,8 @@ impl Journal {
     }
 
     fn lines(&self, number: u64, end: u64, take: &mut dyn FnMut(&[u8])) -> std::io::Result<()> {
-        let mut reader = std::io::Read::take(BufReader::with_capacity(1 << 18, File::open(self.path(number))?), end);
+        let mut reader =
+            std::io::Read::take(BufReader::with_capacity(1 << 18, File::open(self.path(number))?), end);
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -342,6 +367,9 @@ fn parse(line: &[u8]) -> Option<Line> {
         return Some(Line::Upto(upto));
     }
     let worker = extra.worker?;
+    if let Some(kept) = extra.reader {
+        return Some(Line::Kept { worker, kept });
+    }
     if let Some(pid) = extra.process {
         return Some(Line::Process { worker, pid, started: extra.started });
     }
@@ -354,6 +382,7 @@ fn parse(line: &[u8]) -> Option<Line> {
         (Some("concluded"), Some(file), _) => Remark::Concluded(file),
         (Some("closing"), Some(file), _) => Remark::Closing(file),
         (Some("known"), Some(file), _) => Remark::Known(file),
+        (Some("directory"), Some(file), _) => Remark::Directory(file),
         (Some("held"), _, _) => Remark::Held,
         (None, None, None) => Remark::None,
         _ => return None,
@@ -368,8 +397,10 @@ mod tests {
     use super::*;
 
     fn record(path: &str) -> Record {
-        Record::parse(format!("{{\"ts\":1.5,\"pid\":7,\"op\":\"stat\",\"path\":\"{path}\",\"ret\":-2}}").as_bytes())
-            .unwrap()
+        Record::parse(
+            format!("{{\"ts\":1.5,\"pid\":7,\"op\":\"stat\",\"path\":\"{path}\",\"ret\":-2}}").as_bytes(),
+        )
+        .unwrap()
     }
 
     fn lines(journal: &Journal) -> Vec<Line> {

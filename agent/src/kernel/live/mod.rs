@@ -24,11 +24,11 @@ mod translate;
 pub use clock::{Clock, Now};
 pub use journal::{Journal, JournalCounts};
 pub use lookup::{Descriptor, FakeProcesses, OwnProc, ProcessLookup};
-pub use restore::Restored;
 pub use notice::{ModelOpen, Notice, OutputPiece, ProcessEvent};
+pub use restore::Restored;
 
 use crate::kernel::live::connections::{Connections, Summed};
-use crate::kernel::live::descriptors::{At, Descriptors, OpenFile};
+use crate::kernel::live::descriptors::{Descriptors, OpenFile};
 use crate::kernel::live::journal::Remark;
 use crate::kernel::live::process::{Process, Tables};
 use crate::kernel::live::roles::Roles;
@@ -59,6 +59,9 @@ pub struct LiveOptions {
     /// What makes positions unique: boot and ring buffer.
     pub ring: String,
 }
+
+/// Takes every record that a reader is given: [`Record::write_json`] makes it a line of a recording.
+pub type Recorder<'n> = Box<dyn FnMut(&WorkerId, &Record) + Send + 'n>;
 
 /// A record that waits for the commit.
 #[derive(Debug)]
@@ -99,6 +102,7 @@ pub struct LiveKernel<'n> {
     listings: Bounded<u32, Listing>,
     pending: Vec<Pending>,
     journal: Option<Journal>,
+    recorder: Option<Recorder<'n>>,
     /// Everything before this position of the ring is in the journal.
     resume: u64,
     /// The record that is taken in is in the journal already: it only brings back what is known.
@@ -139,6 +143,7 @@ impl<'n> LiveKernel<'n> {
             listings: Bounded::new(LISTINGS),
             pending: Vec::new(),
             journal: None,
+            recorder: None,
             resume: 0,
             again: false,
             losses: Losses::default(),
@@ -166,6 +171,12 @@ impl<'n> LiveKernel<'n> {
             self.end_process(pid);
         }
         self.insert_process(pid, Process::new(index, started));
+    }
+
+    /// Hands every record that a reader is given to a recorder as well, in the same order, from now on; `None` ends
+    /// that. A recording read in replay gives the same observations but for places and ids.
+    pub fn record_to(&mut self, recorder: Option<Recorder<'n>>) {
+        self.recorder = recorder;
     }
 
     /// Ends a worker: what its reader still holds is told.
@@ -213,7 +224,14 @@ impl<'n> LiveKernel<'n> {
     /// Takes one record of the ring. `bytes` is aligned to eight.
     pub fn event(&mut self, position: u64, bytes: &[u8], notices: &mut dyn FnMut(Notice<'_>)) {
         self.again = position < self.resume;
-        match Event::parse(bytes) {
+        let event = Event::parse(bytes);
+        if let Some(time) = event.as_ref().map(|event| event.header().time)
+            && time > self.descriptors.next_deadline
+        {
+            // Whether a tick came before this record or not.
+            self.conclude(time);
+        }
+        match event {
             Some(Event::File(record)) => self.on_file(position, record, notices),
             Some(Event::Socket(record)) => self.on_socket(position, record),
             Some(Event::Path { record, first, second }) => {
@@ -238,12 +256,7 @@ impl<'n> LiveKernel<'n> {
             tracing::info!("the wall clock was stepped");
         }
         self.again = false;
-        if self.descriptors.closing > 0 {
-            let deadline = now.monotonic.saturating_sub(CLOSE_WAIT + LATE as u64);
-            for (file, at, open) in self.descriptors.unused_since(deadline) {
-                self.push_close(open, at, Remark::Concluded(file));
-            }
-        }
+        self.conclude(now.monotonic.saturating_sub(LATE as u64));
         self.write(None);
         self.feed(sink);
         for worker in self.workers.iter_mut().flatten() {
@@ -261,13 +274,18 @@ impl<'n> LiveKernel<'n> {
 
     fn feed(&mut self, sink: Sink<'_>) {
         for pending in self.pending.drain(..) {
-            if matches!(pending.remark, Remark::Closing(_) | Remark::Held) {
+            if matches!(pending.remark, Remark::Closing(_) | Remark::Held | Remark::Directory(_)) {
                 continue;
             }
             let place = Place { position: pending.position, offset: pending.position };
             if let Some(Some(worker)) = self.workers.get_mut(pending.worker as usize) {
                 if let Some(tap) = &mut self.tap {
                     tap(&worker.id, &pending.record);
+                if pending.record.op == Operation::Close && !worker.reader.has_use(place, &pending.record) {
+                    continue;
+                }
+                if let Some(recorder) = &mut self.recorder {
+                    recorder(&worker.id, &pending.record);
                 }
                 worker.reader.record(place, &pending.record, sink);
             }
@@ -321,19 +339,26 @@ impl<'n> LiveKernel<'n> {
         }
         if process.has_files {
             for (file, open) in self.descriptors.take(|open| open.owner == pid) {
-                let last = open.last;
-                self.push_close_of(process.worker, open, last, Remark::Closed(file));
+                self.push_close_of(process.worker, open, Remark::Closed(file));
             }
         }
     }
 
-    fn push_close(&mut self, open: OpenFile, at: At, remark: Remark) {
-        if let Some(process) = self.processes.get(&open.owner) {
-            self.push_close_of(process.worker, open, at, remark);
+    /// Ends the uses that nobody touched for long enough before a moment.
+    fn conclude(&mut self, moment: u64) {
+        while let Some((file, open)) = self.descriptors.unused_at(moment) {
+            self.push_close(open, Remark::Concluded(file));
         }
     }
 
-    fn push_close_of(&mut self, worker: u32, open: OpenFile, at: At, remark: Remark) {
+    fn push_close(&mut self, open: OpenFile, remark: Remark) {
+        if let Some(process) = self.processes.get(&open.owner) {
+            self.push_close_of(process.worker, open, remark);
+        }
+    }
+
+    fn push_close_of(&mut self, worker: u32, open: OpenFile, remark: Remark) {
+        let at = open.last;
         let mut record = connections::record(open.owner, at.tid, Operation::Close);
         record.path = Some(open.path);
         record.fs = open.file_system;
@@ -341,14 +366,7 @@ impl<'n> LiveKernel<'n> {
         self.push(worker, at.position, at.time, record, remark);
     }
 
-    fn push(
-        &mut self,
-        worker: u32,
-        position: u64,
-        time: u64,
-        mut record: Record,
-        remark: Remark,
-    ) {
+    fn push(&mut self, worker: u32, position: u64, time: u64, mut record: Record, remark: Remark) {
         if self.again {
             return;
         }

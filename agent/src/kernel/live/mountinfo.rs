@@ -333,7 +333,8 @@ mod tests {
 
     #[test]
     fn lines_that_are_none_are_counted_and_a_circle_ends() {
-        let text = "garbage\n1 0 8:1 / / rw - ext4 /dev/a rw\n2 3 0:5 / /a rw - t t rw\n3 2 0:5 / /a rw - t t rw\n";
+        let text =
+            "garbage\n1 0 8:1 / / rw - ext4 /dev/a rw\n2 3 0:5 / /a rw - t t rw\n3 2 0:5 / /a rw - t t rw\n";
         let mounts = mounts(text);
         assert_eq!(mounts.unreadable, 1);
         assert_eq!(store(&mounts, "/a/x"), "ext4:n1:8:1 /a/x");
@@ -344,7 +345,9 @@ mod tests {
         let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mounts = Mounts::parse(&text, "n1", &|_| 0);
         assert_eq!(mounts.unreadable, 0);
-        assert!(mounts.of_path("/proc/self").is_some_and(|mount| mount.file_system.name.starts_with("proc:")));
+        assert!(
+            mounts.of_path("/proc/self").is_some_and(|mount| mount.file_system.name.starts_with("proc:"))
+        );
     }
 
     proptest! {

@@ -36,6 +36,12 @@ impl LiveKernel<'_> {
         let mut restored = Restored::default();
         journal.read(&mut |line| match line {
             Line::Upto(upto) => restored.upto = restored.upto.max(upto),
+            Line::Kept { worker, kept } => {
+                let index = self.worker_index(&WorkerId(worker));
+                if let Some(Some(worker)) = self.workers.get_mut(index as usize) {
+                    worker.reader.restore(*kept);
+                }
+            }
             Line::Process { worker, pid, started: Some(started) } => {
                 let index = self.worker_index(&WorkerId(worker));
                 let is_known = self.processes.get(&pid).is_some_and(|process| !process.is_same(started));
@@ -114,18 +120,17 @@ impl LiveKernel<'_> {
                 self.descriptors.remove(&file);
             }
             Remark::Concluded(file) => {
-                if let Some(open) = self.descriptors.get_mut(&file)
-                    && open.closing.take().is_some()
-                {
-                    self.descriptors.closing -= 1;
+                if let Some(open) = self.descriptors.get_mut(&file) {
+                    open.closing = None;
                 }
             }
+            Remark::Directory(file) => {
+                // Not by its number, which may stand for something else by now.
+                self.descriptors.know_directory(file, path);
+                return;
+            }
             Remark::Closing(file) => {
-                if let Some(open) = self.descriptors.get_mut(&file)
-                    && open.closing.replace(at).is_none()
-                {
-                    self.descriptors.closing += 1;
-                }
+                self.descriptors.closing(file, at);
                 return;
             }
             Remark::Held => {
@@ -139,7 +144,9 @@ impl LiveKernel<'_> {
             }
         }
         let place = Place { position, offset: position };
-        if let Some(Some(worker)) = self.workers.get_mut(worker as usize) {
+        if let Some(Some(worker)) = self.workers.get_mut(worker as usize)
+            && (record.op != Operation::Close || worker.reader.has_use(place, &record))
+        {
             worker.reader.record(place, &record, sink);
         }
     }
@@ -164,6 +171,9 @@ impl LiveKernel<'_> {
                 if let Some(worker) = worker_at(&self.workers, process.worker) {
                     journal.process(worker.as_str(), *pid, Some(process.started));
                 }
+            }
+            for worker in self.workers.iter().flatten() {
+                worker.reader.keep(&mut |kept| journal.kept(worker.id.as_str(), &kept));
             }
             for (file, open) in self.descriptors.files() {
                 let worker = self.processes.get(&open.owner).map(|process| process.worker);

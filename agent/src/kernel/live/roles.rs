@@ -85,6 +85,11 @@ impl<'n> Roles<'n> {
         })
     }
 
+    /// Whether a path is the directory of a store that was seen, or below it.
+    pub(super) fn is_of_a_store(&self, path: &str) -> bool {
+        self.stores.contains(path) || self.below_a_store(path)
+    }
+
     /// Whether a path is below the directory of a store that was seen.
     fn below_a_store(&self, path: &str) -> bool {
         !self.stores.is_empty()

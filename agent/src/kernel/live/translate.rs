@@ -2,12 +2,12 @@
 
 use super::connections;
 use super::descriptors::{At, OpenFile};
+use super::journal::Remark;
 use super::notice::{ModelOpen, Notice, OutputPiece, ProcessEvent};
 use super::path::{self, Unusable};
 use super::process::{Kept, Process, known};
 use super::roles::Named;
-use super::journal::Remark;
-use super::{CLOSE_WAIT, Listing, LiveKernel, Pending, take};
+use super::{Listing, LiveKernel, Pending, take};
 use crate::kernel::flags::OpenFlags;
 use crate::kernel::names::FileRole;
 use crate::kernel::record::{FileSystem, Operation, below};
@@ -89,16 +89,6 @@ impl LiveKernel<'_> {
             return;
         }
         let Some(open) = self.descriptors.get_mut(&call.file) else { return };
-        let waited = open.closing.is_some_and(|closing| {
-            at.time.saturating_sub(closing.time.max(open.last.time)) > CLOSE_WAIT
-        });
-        if waited && let Some(closing) = open.closing.take() {
-            // What `tick` would have told had it come in time.
-            let open = open.clone();
-            self.descriptors.closing -= 1;
-            self.push_close(open, closing, Remark::Concluded(call.file));
-        }
-        let Some(open) = self.descriptors.get_mut(&call.file) else { return };
         open.last = at;
         let mut record = connections::record(header.tgid, header.tid, op);
         record.path = Some(Arc::clone(&open.path));
@@ -125,11 +115,9 @@ impl LiveKernel<'_> {
         }
         let at = at(position, header);
         if !is_last {
-            let Some(open) = self.descriptors.get_mut(&call.file) else { return };
-            let is_first = open.closing.replace(at).is_none();
+            let Some(open) = self.descriptors.closing(call.file, at) else { return };
             let mut record = connections::record(header.tgid, header.tid, Operation::Close);
             record.path = Some(Arc::clone(&open.path));
-            self.descriptors.closing += usize::from(is_first);
             self.push(worker, position, header.time, record, Remark::Closing(call.file));
             return;
         }
@@ -341,7 +329,9 @@ impl LiveKernel<'_> {
             // Opened before the records began, or come by fork.
             let found = self.lookup.descriptor(tgid, fd);
             let found = found.filter(|found| !found.path.ends_with(b" (deleted)"));
-            found.filter(|found| path::absolute("", &found.path, out).is_ok()).map(|_| Arc::from(out.as_str()))
+            found
+                .filter(|found| path::absolute("", &found.path, out).is_ok())
+                .map(|_| Arc::from(out.as_str()))
         };
         path::absolute(&base.ok_or(Unusable::Base)?, bytes, out)
     }
@@ -358,7 +348,13 @@ impl LiveKernel<'_> {
         let worked = header.result >= 0;
         if worked && header.class == DIRECTORY {
             let fd = header.result as i32;
-            self.descriptors.open_directory(header.tgid, fd, call.file, Arc::from(path));
+            let directory: Arc<str> = Arc::from(path);
+            self.descriptors.open_directory(header.tgid, fd, call.file, Arc::clone(&directory));
+            if self.roles.is_of_a_store(path) {
+                let mut record = connections::record(header.tgid, header.tid, Operation::Open);
+                record.path = Some(directory);
+                self.push(worker, position, header.time, record, Remark::Directory(call.file));
+            }
             return;
         }
         let flags = OpenFlags::from_bits(header.flags);
@@ -366,6 +362,7 @@ impl LiveKernel<'_> {
         if worked {
             self.descriptors.is_no_directory(header.tgid, header.result as i32);
             if named.is_none() {
+                self.forget_old(call);
                 self.descriptors.ignore(call.file);
             }
         }
@@ -384,6 +381,7 @@ impl LiveKernel<'_> {
         record.ret = Some(header.result);
         let opened = if has_file { Remark::Opened(call.file, call.state) } else { Remark::None };
         if let (true, FileRole::Model(file)) = (worked, &*role) {
+            self.forget_old(call);
             self.descriptors.ignore(call.file);
             if let Some(worker) = self.worker(worker) {
                 let open = ModelOpen {
@@ -398,11 +396,7 @@ impl LiveKernel<'_> {
                 notices(Notice::Model(open, worker));
             }
         } else if has_file {
-            if let Some(old) = self.descriptors.remove(&call.file) {
-                // Its close was not seen, or came on a way that is not followed.
-                let last = old.last;
-                self.push_close(old, last, Remark::Closed(call.file));
-            }
+            self.forget_old(call);
             let file = FileRecord { header: *header, file: call.file, wanted: 0, references: 0 };
             self.remember(&file, path, file_system, at);
         } else if worked {
@@ -410,6 +404,13 @@ impl LiveKernel<'_> {
         }
         self.listing_before(header.tid, record.path.as_deref().unwrap_or_default());
         self.push(worker, position, header.time, record, opened);
+    }
+
+    /// What an open file was before, if its close was not seen or came on a way that is not followed.
+    fn forget_old(&mut self, call: &PathRecord) {
+        if let Some(old) = self.descriptors.remove(&call.file) {
+            self.push_close(old, Remark::Closed(call.file));
+        }
     }
 
     fn on_rename(&mut self, worker: u32, position: u64, call: &PathRecord, from: &str, to: &str) {
