@@ -22,6 +22,8 @@ pub mod resource;
 mod segment;
 mod shipper;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod wire;
 
