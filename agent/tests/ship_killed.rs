@@ -37,7 +37,10 @@ fn sender() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
     let directory = Path::new(&directory);
     let address = fs::read_to_string(directory.join("address")).unwrap();
-    let queue = QueueConfig { capacity_bytes: 256 << 20, ..QueueConfig::new(directory.join("queue"), NodeId::from("n0")) };
+    let queue = QueueConfig {
+        capacity_bytes: 256 << 20,
+        ..QueueConfig::new(directory.join("queue"), NodeId::from("n0"))
+    };
     let outbox = Outbox::open(queue).unwrap();
     let config = ShipConfig {
         linger: Duration::from_millis(5),
@@ -70,7 +73,8 @@ fn receiver() {
     let ids = Mutex::new(ids);
     grpc_at(&address, Received::default(), move |_, request| {
         let decoded = otlp::from_request(request.clone());
-        let bytes: Vec<u8> = decoded.observations.iter().flat_map(|observation| observation.envelope.id.0).collect();
+        let bytes: Vec<u8> =
+            decoded.observations.iter().flat_map(|observation| observation.envelope.id.0).collect();
         let mut ids = ids.lock().unwrap();
         // A write that is cut off leaves a part of an id: the file is brought to whole ids first.
         let whole = ids.metadata().unwrap().len() / 16 * 16;
@@ -122,7 +126,8 @@ fn kills_of_both_sides_change_nothing_of_what_arrives() {
     let bytes = fs::read(directory.path().join("ids")).unwrap();
     let arrived: BTreeSet<ObservationId> =
         bytes.chunks_exact(16).map(|id| ObservationId(id.try_into().unwrap())).collect();
-    let expected: BTreeSet<ObservationId> = (0..COUNT).map(|number| observation(number).envelope.id).collect();
+    let expected: BTreeSet<ObservationId> =
+        (0..COUNT).map(|number| observation(number).envelope.id).collect();
     assert!(arrived == expected, "{} of {} arrived", arrived.intersection(&expected).count(), expected.len());
     // The kills came while there was work, and some of it had to be done twice.
     assert!(killed_at.iter().filter(|place| **place < COUNT).count() >= 10, "{killed_at:?}");

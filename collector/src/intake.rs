@@ -256,7 +256,7 @@ mod tests {
         let one = Observation {
             envelope: Envelope {
                 schema_version: 1,
-                id: ObservationId::derive("n", "s", 0, 1, 0),
+                id: ObservationId::derive("n", 0, 1, 0),
                 node: NodeId::from("n"),
                 boot_id: None,
                 worker: None,
