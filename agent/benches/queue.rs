@@ -16,7 +16,7 @@ use kvprov_model::id::{NodeId, ObservationId, WorkerId};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Envelope, Observation, SourceKind};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -18,6 +18,7 @@ mod http;
 mod loss;
 mod outbox;
 mod queue;
+mod record;
 pub mod resource;
 mod segment;
 mod shipper;
