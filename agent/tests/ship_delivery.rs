@@ -98,7 +98,7 @@ fn nobody_there_is_no_error_and_what_waited_arrives_when_somebody_comes() {
 
 #[test]
 fn a_receiver_that_is_nonsense_loses_nothing() {
-    let noise: Vec<u8> = (0..4096u32).map(|number| (number * 7919 >> 3) as u8).collect();
+    let noise: Vec<u8> = (0..4096u32).map(|number| ((number * 7919) >> 3) as u8).collect();
     for protocol in BOTH {
         for kind in ["noise", "hangs", "closes", "hotel"] {
             let noise = noise.clone();

@@ -23,6 +23,9 @@ use tokio::net::TcpStream;
 use tonic::codec::CompressionEncoding;
 use tonic::{Code, Status};
 
+/// Who waits for an answer.
+type Held = Vec<tokio::sync::oneshot::Sender<Result<Accepted, Refusal>>>;
+
 /// A ledger for tests: keeps what it takes, or refuses as it is told.
 #[derive(Default)]
 struct Shelf {
@@ -30,7 +33,7 @@ struct Shelf {
     lost: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     refusal: Mutex<Option<Refusal>>,
     /// Offers that wait, where nothing is answered.
-    held: Mutex<Option<Vec<tokio::sync::oneshot::Sender<Result<Accepted, Refusal>>>>>,
+    held: Mutex<Option<Held>>,
 }
 
 impl Intake for Shelf {
