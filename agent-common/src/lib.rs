@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
+pub mod kernel;
 #[cfg(feature = "ring")]
 pub mod ring;
 
@@ -16,6 +17,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const PATH_MAX: usize = 4096;
 /// Longest piece of output in one record, in bytes. A longer write gives several records.
 pub const OUTPUT_MAX: usize = 8192;
+/// Most bytes of one write that are kept as output; the rest is counted in [`OutputRecord::skipped`].
+pub const OUTPUT_WRITE_MAX: usize = 65_536;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,11 +3,16 @@
 //! One folder a source. Every reader takes bytes or records and a sink, and gives observations; none knows whether
 //! the bytes come from a live engine or from a recording.
 
+pub mod access;
 pub mod bundle;
+pub mod discover;
 pub mod events;
+pub mod identity;
 pub mod kernel;
 pub mod logs;
 pub mod metrics;
+pub mod record;
+pub mod run;
 pub mod ship;
 pub mod source;
 pub mod status;

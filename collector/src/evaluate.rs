@@ -5,9 +5,11 @@
 
 use crate::detect::{self, Subject};
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
-use crate::view::{Progress, View};
+use crate::view::{Hearing, Progress, View};
+use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Finding, FindingState};
-use std::collections::BTreeSet;
+use kvprov_model::id::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a subject's findings became.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,26 +21,106 @@ pub struct Transition {
 /// Subjects that share one view and with it what was read; more would hold more of the ledger in memory.
 const SUBJECTS_PER_VIEW: usize = 64;
 
+/// Nodes, and the times up to which they have to be heard before there may be more to conclude.
+pub type Awaited = BTreeMap<NodeId, WallTime>;
+
+/// What came of an evaluation.
+#[derive(Debug, Default)]
+pub struct Evaluated {
+    /// What changed.
+    pub transitions: Vec<Transition>,
+    /// What each subject waits for, where it waits.
+    pub awaited: BTreeMap<Subject, Awaited>,
+}
+
 /// Evaluates subjects and stores their findings. Returns what changed.
 pub fn evaluate(
     ledger: &mut dyn Ledger,
     subjects: &BTreeSet<Subject>,
     progress: Progress,
 ) -> Result<Vec<Transition>, LedgerError> {
-    let mut transitions = Vec::new();
+    Ok(evaluate_over(ledger, subjects, progress, &Hearing::default())?.transitions)
+}
+
+/// Evaluates subjects while more comes, and stores their findings.
+pub fn evaluate_running(
+    ledger: &mut dyn Ledger,
+    subjects: &BTreeSet<Subject>,
+    hearing: &Hearing,
+) -> Result<Evaluated, LedgerError> {
+    evaluate_over(ledger, subjects, Progress::Running, hearing)
+}
+
+fn evaluate_over(
+    ledger: &mut dyn Ledger,
+    subjects: &BTreeSet<Subject>,
+    progress: Progress,
+    hearing: &Hearing,
+) -> Result<Evaluated, LedgerError> {
+    let mut evaluated = Evaluated::default();
     let subjects: Vec<&Subject> = subjects.iter().collect();
     for together in subjects.chunks(SUBJECTS_PER_VIEW) {
-        let view = View::new(ledger, progress)?;
-        let now: Vec<Vec<Finding>> = together.iter().map(|subject| detect::detect(&view, subject)).collect();
+        let view = View::over(ledger, progress, hearing)?;
+        let mut found: Vec<Vec<Finding>> = Vec::with_capacity(together.len());
+        for subject in together {
+            found.push(detect::detect(&view, subject));
+            let awaited = view.take_awaited();
+            if !awaited.is_empty() {
+                evaluated.awaited.insert((*subject).clone(), awaited);
+            }
+        }
+        let gone = hearing.expired_before;
+        let unread = Unread { before: view.cut_before().max(gone), gone };
         view.finish()?;
-        for (subject, now) in together.iter().zip(now) {
+        for (subject, now) in together.iter().zip(found) {
             let before = ledger.findings(subject)?;
+            let now = unread.carry(&before, now);
             let (kept, changed) = compare(&before, now);
             ledger.put_findings(subject, &kept)?;
-            transitions.extend(changed);
+            evaluated.transitions.extend(changed);
         }
     }
-    Ok(transitions)
+    Ok(evaluated)
+}
+
+/// What is too old to be read any more.
+struct Unread {
+    /// Before this time evidence may be missing from the view.
+    before: Option<WallTime>,
+    /// Before this time it is removed for good.
+    gone: Option<WallTime>,
+}
+
+impl Unread {
+    /// A finding does not end because its evidence grew old: where the beginning of an episode can no longer be read, it
+    /// goes on under its id, or stays as it was last stated until all of it is beyond what the ledger keeps.
+    fn carry(&self, before: &[Finding], mut now: Vec<Finding>) -> Vec<Finding> {
+        let is_unread = |held: &&Finding| {
+            held.first_seen.is_some_and(|first| self.before.is_some_and(|edge| first < edge))
+        };
+        for held in before.iter().filter(is_unread) {
+            if now.iter().any(|finding| finding.id == held.id) {
+                continue;
+            }
+            let goes_on = now.iter_mut().find(|finding| {
+                finding.detector == held.detector
+                    && finding.subject == held.subject
+                    && finding.cause == held.cause
+                    && finding.first_seen > held.first_seen
+                    && before.iter().all(|other| other.id != finding.id)
+            });
+            if let Some(finding) = goes_on {
+                finding.id = held.id.clone();
+                finding.first_seen = held.first_seen;
+                finding.confidence = finding.confidence.max(held.confidence);
+                finding.count = finding.count.max(held.count);
+                finding.tokens = finding.tokens.max(held.tokens);
+            } else if held.last_seen >= self.gone {
+                now.push(held.clone());
+            }
+        }
+        now
+    }
 }
 
 /// Every subject that the ledger knows.
@@ -74,12 +156,13 @@ fn compare(before: &[Finding], now: Vec<Finding>) -> (Vec<Finding>, Vec<Transiti
         kept.push(finding);
     }
     for held in before.iter().filter(|held| kept.iter().all(|finding| finding.id != held.id)) {
-        // Earlier evidence arrived late: the same episode goes on under the id of its true beginning.
+        // Earlier evidence arrived late: the same episode goes on under the id of its true beginning. It has the same
+        // cause, or stands on a line on which the other stood.
         let superseded = kept.iter().any(|finding| {
             finding.detector == held.detector
                 && finding.subject == held.subject
-                && finding.cause == held.cause
-                && finding.first_seen < held.first_seen
+                && (finding.cause == held.cause && finding.first_seen < held.first_seen
+                    || finding.evidence.iter().any(|evidence| held.evidence.contains(evidence)))
         });
         let mut finding = held.clone();
         finding.state = if superseded { FindingState::Superseded } else { FindingState::Resolved };
@@ -91,7 +174,6 @@ fn compare(before: &[Finding], now: Vec<Finding>) -> (Vec<Finding>, Vec<Transiti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kvprov_model::clock::WallTime;
     use kvprov_model::finding::{Cause, Confidence, Detector};
     use kvprov_model::id::FindingId;
 
@@ -139,6 +221,34 @@ mod tests {
     fn an_earlier_beginning_supersedes() {
         let (late, early) = (finding(10, Confidence::Confirmed), finding(5, Confidence::Confirmed));
         assert_eq!(states(&[late], vec![early]), [FindingState::Opened, FindingState::Superseded]);
+    }
+
+    #[test]
+    fn a_finding_whose_evidence_can_no_longer_be_read_stays_as_it_is() {
+        let unread = Unread { before: Some(WallTime(15)), gone: Some(WallTime(5)) };
+        let old = finding(10, Confidence::Confirmed);
+        assert_eq!(unread.carry(std::slice::from_ref(&old), Vec::new()), [old]);
+    }
+
+    #[test]
+    fn an_episode_whose_beginning_can_no_longer_be_read_keeps_its_id() {
+        let unread = Unread { before: Some(WallTime(15)), gone: Some(WallTime(5)) };
+        let (old, now) = (finding(10, Confidence::Confirmed), finding(20, Confidence::Suspected));
+        let carried = unread.carry(std::slice::from_ref(&old), vec![now]);
+        assert_eq!((&carried[0].id, carried[0].confidence), (&old.id, Confidence::Confirmed));
+        assert_eq!(states(&[old], carried), [FindingState::Changed]);
+    }
+
+    #[test]
+    fn a_finding_older_than_what_the_ledger_keeps_ends() {
+        let unread = Unread { before: Some(WallTime(15)), gone: Some(WallTime(12)) };
+        assert_eq!(unread.carry(&[finding(10, Confidence::Confirmed)], Vec::new()), []);
+    }
+
+    #[test]
+    fn a_finding_that_can_still_be_read_is_not_carried() {
+        let unread = Unread { before: Some(WallTime(10)), gone: None };
+        assert_eq!(unread.carry(&[finding(10, Confidence::Confirmed)], Vec::new()), []);
     }
 
     #[test]

@@ -5,8 +5,12 @@
 
 pub mod detect;
 pub mod evaluate;
+pub mod export;
 pub mod intake;
 pub mod ledger;
 pub mod lineage;
+pub mod run;
 pub mod receive;
+pub mod serve;
 pub mod view;
+pub mod web;

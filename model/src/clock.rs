@@ -51,6 +51,14 @@ impl WallTime {
         }
     }
 
+    /// RFC 3339 in UTC with nanoseconds, for files that are read again.
+    pub fn to_rfc3339_nanos(self) -> String {
+        match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
+            Ok(stamp) => format!("{stamp:.9}"),
+            Err(_) => self.to_rfc3339(),
+        }
+    }
+
     /// Reads RFC 3339.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let stamp: jiff::Timestamp = text.trim().parse().ok()?;
@@ -66,6 +74,12 @@ mod tests {
     fn rfc3339_survives_the_round_trip() {
         let text = "2026-08-16T08:00:00.250Z";
         assert_eq!(WallTime::parse_rfc3339(text).map(WallTime::to_rfc3339).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn a_file_keeps_every_nanosecond() {
+        let time = WallTime(1_796_000_000_123_456_789);
+        assert_eq!(WallTime::parse_rfc3339(&time.to_rfc3339_nanos()), Some(time));
     }
 
     #[test]

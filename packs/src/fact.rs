@@ -22,6 +22,15 @@ pub struct ResolvedFacts {
     pub origins: BTreeMap<String, String>,
 }
 
+/// What of a worker's settings could be seen. What was not seen is not absent, so that no default stands for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettingsSeen {
+    /// Its arguments.
+    pub arguments: bool,
+    /// Its environment.
+    pub environment: bool,
+}
+
 /// One `[[fact]]`, checked.
 #[derive(Debug, Clone)]
 pub(crate) struct FactRule {
@@ -87,17 +96,34 @@ impl Packs {
         version: Option<&Version>,
         settings: &BTreeMap<String, String>,
     ) -> ResolvedFacts {
+        self.facts_of_seen(engine, version, settings, SettingsSeen { arguments: true, environment: true })
+    }
+
+    /// As [`Packs::facts`], where not all settings could be seen: a default counts only where nothing unseen may say
+    /// otherwise.
+    pub fn facts_of_seen(
+        &self,
+        engine: Option<&str>,
+        version: Option<&Version>,
+        settings: &BTreeMap<String, String>,
+        seen: SettingsSeen,
+    ) -> ResolvedFacts {
         let settings = normalised(settings);
         let mut resolved = ResolvedFacts::default();
+        // Facts that an unseen setting may decide.
+        let mut hidden: HashSet<&str> = HashSet::new();
         for rule in &self.facts {
             let own = engine == Some(rule.engine.as_str());
             let open = engine.is_none() && rule.applies_when.is_empty();
-            if (own || open)
-                && !resolved.facts.contains_key(&rule.fact)
-                && hold(&rule.when, &resolved.facts)
-                && let Some((value, origin)) = rule.value(&settings, version, own)
+            if (own || open) && !resolved.facts.contains_key(&rule.fact) && hold(&rule.when, &resolved.facts)
             {
-                resolved.set(&rule.fact, value, origin);
+                if rule.may_hide(seen) {
+                    hidden.insert(&rule.fact);
+                }
+                let with_default = own && !hidden.contains(rule.fact.as_str());
+                if let Some((value, origin)) = rule.value(&settings, version, with_default) {
+                    resolved.set(&rule.fact, value, origin);
+                }
             }
         }
         let mut of_libraries = ResolvedFacts::default();
@@ -111,10 +137,15 @@ impl Packs {
             let mut known = resolved.facts.clone();
             known.extend(of_libraries.facts.clone());
             // The version is the worker's, not the library's: only defaults of every version count.
-            if hold(&rule.when, &known)
-                && let Some((value, origin)) = rule.value(&settings, None, true)
-            {
-                of_libraries.set(&rule.fact, value, origin);
+            if hold(&rule.when, &known) {
+                if rule.may_hide(seen) {
+                    hidden.insert(&rule.fact);
+                }
+                if let Some((value, origin)) =
+                    rule.value(&settings, None, !hidden.contains(rule.fact.as_str()))
+                {
+                    of_libraries.set(&rule.fact, value, origin);
+                }
             }
         }
         resolved.facts.extend(of_libraries.facts);
@@ -136,6 +167,17 @@ impl ResolvedFacts {
 }
 
 impl FactRule {
+    /// Whether it reads a setting of a kind that was not seen.
+    fn may_hide(&self, seen: SettingsSeen) -> bool {
+        let composed = self.compose.iter().flat_map(Composition::names);
+        let mut names = self.from.iter().map(String::as_str).chain(composed);
+        // Variables are told by their names: options have lower-case letters.
+        names.any(|name| {
+            let is_variable = !name.bytes().any(|byte| byte.is_ascii_lowercase());
+            if is_variable { !seen.environment } else { !seen.arguments }
+        })
+    }
+
     /// The value and where it comes from.
     fn value(
         &self,
@@ -207,6 +249,16 @@ fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>)
             None => value == wanted,
         })
     })
+}
+
+/// Like [`hold`], where an empty text demands that the fact is absent.
+pub(crate) fn hold_or_absent(
+    conditions: &BTreeMap<String, String>,
+    facts: &BTreeMap<String, String>,
+) -> bool {
+    let (absent, given): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        conditions.clone().into_iter().partition(|(_, wanted)| wanted.is_empty());
+    absent.keys().all(|fact| !facts.contains_key(fact)) && hold(&given, facts)
 }
 
 /// Settings under normal names; JSON objects in values are opened.

@@ -1,8 +1,9 @@
 //! Signature packs: what engines print, expose and are started with, as data.
 //!
-//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers four
+//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers five
 //! questions: which template is this log line ([`Matcher`]), what does this metric mean ([`MetricTable`]), which facts
-//! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]).
+//! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]), is this process
+//! one of an engine and how was it started ([`ProcessTable`]).
 //!
 //! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
 //! went through a placeholder with an allow-listed type.
@@ -19,6 +20,7 @@ pub mod matched;
 pub mod matcher;
 pub mod metric;
 mod placeholder;
+pub mod process;
 mod pyrepr;
 mod scan;
 mod schema;
@@ -28,7 +30,7 @@ mod validate;
 pub mod version;
 
 pub use error::PackError;
-pub use fact::ResolvedFacts;
+pub use fact::{ResolvedFacts, SettingsSeen};
 pub use json_line::JsonMatch;
 pub use key::{KeyGrammars, SplitKey, WeightsFile};
 pub use listing::PackSummary;
@@ -36,5 +38,6 @@ pub use load::Packs;
 pub use matched::Match;
 pub use matcher::{Matcher, Room, Sight, Speaker};
 pub use metric::{Meaning, MetricTable, MetricType};
+pub use process::{ProcessPlace, ProcessSettings, ProcessSignature, ProcessTable};
 pub use template::Template;
 pub use version::{Version, VersionRange};

@@ -19,6 +19,8 @@ pub struct PackSummary {
     pub facts: usize,
     /// Grammars of keys.
     pub keys: usize,
+    /// Ways in which a process is recognised.
+    pub processes: usize,
     /// The span of versions that entries name: the earliest and the latest bound.
     pub versions: VersionRange,
 }
@@ -45,6 +47,7 @@ impl Packs {
             }
             summary.facts = self.facts.iter().filter(|rule| rule.engine == *engine).count();
             summary.keys = self.keys.len_of(engine);
+            summary.processes = self.processes.entries().filter(|entry| entry.engine == *engine).count();
             summary.versions = VersionRange {
                 since: bounds.iter().min().map(|version| (*version).clone()),
                 until: bounds.iter().max().map(|version| (*version).clone()),

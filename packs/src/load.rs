@@ -9,6 +9,7 @@ use crate::json_line::JsonSignature;
 use crate::key::KeyGrammars;
 use crate::matcher::Matcher;
 use crate::metric::MetricTable;
+use crate::process::ProcessTable;
 use crate::template::Template;
 use crate::validate::{Build, Example};
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub struct Packs {
     pub(crate) facts: Vec<FactRule>,
     pub(crate) known_settings: Arc<KnownSettings>,
     pub(crate) keys: KeyGrammars,
+    pub(crate) processes: ProcessTable,
     pub(crate) examples: Vec<Example>,
     pub(crate) matcher: OnceLock<Matcher>,
 }

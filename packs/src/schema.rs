@@ -5,6 +5,7 @@
 //! alone.
 
 use crate::metric::MetricType;
+use crate::process::ProcessPlace;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -31,6 +32,8 @@ pub(crate) struct PackFile {
     pub(crate) key: Vec<Spanned<RawKey>>,
     #[serde(default)]
     pub(crate) weights: Vec<Spanned<RawWeights>>,
+    #[serde(default)]
+    pub(crate) process: Vec<Spanned<RawProcess>>,
 }
 
 /// `[[template]]`.
@@ -251,6 +254,52 @@ pub(crate) struct RawWeights {
     pub(crate) example: Spanned<OneOrMore>,
     #[serde(default, rename = "source")]
     _source: String,
+}
+
+/// `[[process]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawProcess {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) place: ProcessPlace,
+    #[serde(default)]
+    pub(crate) detached: bool,
+    #[serde(default)]
+    pub(crate) run: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) title: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    #[serde(default)]
+    pub(crate) environment: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) libraries: Vec<Spanned<String>>,
+    pub(crate) role: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) roles: Vec<RawRole>,
+    #[serde(default)]
+    pub(crate) package: Vec<String>,
+    pub(crate) positional: Option<String>,
+    #[serde(default)]
+    pub(crate) flags: Vec<String>,
+    #[serde(default)]
+    pub(crate) lists: Vec<String>,
+    #[serde(default)]
+    pub(crate) files: Vec<String>,
+    pub(crate) example: Spanned<OneOrMore>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// One rule for the role of a `[[process]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawRole {
+    pub(crate) role: Spanned<String>,
+    pub(crate) when: BTreeMap<String, Spanned<String>>,
 }
 
 /// The line of a byte offset, counted from 1.

@@ -6,6 +6,7 @@
 mod entries;
 mod examples;
 mod lines;
+mod processes;
 
 use crate::body::field_of;
 use crate::error::PackError;
@@ -14,6 +15,7 @@ use crate::json_line::JsonSignature;
 use crate::key::{KeyGrammar, KeyGrammars, WeightsGrammar};
 use crate::load::{Files, Packs};
 use crate::metric::MetricTable;
+use crate::process::{ProcessSignature, ProcessTable};
 use crate::schema::{PackFile, line_of};
 use crate::template::{Target, Template};
 use crate::version::{Version, VersionRange};
@@ -53,6 +55,7 @@ pub(crate) struct Build {
     facts: Vec<FactRule>,
     keys: Vec<KeyGrammar>,
     weights: Vec<WeightsGrammar>,
+    processes: Vec<ProcessSignature>,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
     ids: BTreeMap<String, String>,
@@ -74,6 +77,7 @@ pub(crate) enum ExampleOf {
     Json(String),
     Key(String),
     Weights(String),
+    Process(String),
 }
 
 /// One file that is being read.
@@ -103,6 +107,7 @@ impl Build {
             json: build.json,
             metrics: build.metrics,
             facts: build.facts,
+            processes: ProcessTable::new(build.processes, known_settings.clone()),
             known_settings,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,

@@ -11,6 +11,7 @@ pub mod bundle;
 pub mod canary;
 pub mod corpus;
 pub mod judge;
+pub mod live;
 pub mod metamorphic;
 pub mod mutate;
 pub mod pipeline;

@@ -8,6 +8,7 @@
 mod bench;
 mod docs;
 mod fuzz;
+mod lab;
 mod score;
 mod setup;
 mod step;
@@ -29,6 +30,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Install what the tasks call, where it is missing: lints, and the toolchain of the kernel programs.
+    Setup,
     /// Everything that CI checks, with its set-up.
     Test(test::Arguments),
     /// Write the generated pages of docs/.
@@ -39,6 +42,8 @@ enum Task {
     Score(score::Arguments),
     /// Measure throughput against ripgrep and grep on the same logs.
     Bench(bench::Arguments),
+    /// Run kvprov beside store rigs and compare what it finds with what happened.
+    Lab(lab::Arguments),
     /// Build kvprov and run it on this machine.
     Up(up::Arguments),
     /// Feed a parser with mutated input until it breaks or the time is over.
@@ -47,11 +52,13 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Setup => setup::task(),
         Task::Test(arguments) => test::run(&arguments),
         Task::Docs => docs::write(),
         Task::Tidy => tidy::run(),
         Task::Score(arguments) => score::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Lab(arguments) => lab::run(&arguments),
         Task::Up(arguments) => up::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
     };

@@ -3,7 +3,7 @@
 //! While the binary has no live capture, the incident of the README is replayed instead, which needs no engine and no
 //! privilege.
 
-use crate::{score, step, tree};
+use crate::{score, setup, step, tree};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,6 +21,7 @@ pub(crate) struct Arguments {
 
 /// Builds and runs.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    step::check("set-up", setup::for_kernel_programs)?;
     let binary = score::build_binary()?;
     if has_live_capture(&binary)? {
         return step::command(Command::new(&binary).arg("up").args(&arguments.rest));

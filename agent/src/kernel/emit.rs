@@ -3,6 +3,7 @@
 use crate::kernel::handle::Stamp;
 use crate::kernel::mounts::Mounts;
 use crate::kernel::names::ArtifactName;
+use crate::kernel::record::FileSystem;
 use crate::source::{Sink, SourceContext};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Observation, SourceKind};
 
@@ -18,7 +19,7 @@ pub(crate) struct Emitter<'a, 's> {
 /// What happened to an artifact.
 pub(crate) struct Happening<'n> {
     pub name: &'n ArtifactName,
-    pub file_system: Option<&'n str>,
+    pub file_system: Option<&'n FileSystem>,
     pub action: ArtifactAction,
     pub bytes: Option<u64>,
     pub wanted: Option<u64>,
@@ -52,7 +53,11 @@ impl<'a, 's> Emitter<'a, 's> {
         let name = what.name;
         let store = match what.file_system {
             Some(file_system) => {
-                format!("file:{file_system}:{}", self.mounts.directory(file_system, &name.store_dir))
+                let FileSystem { name: fs, .. } = file_system;
+                match file_system.inside(&name.store_dir) {
+                    Some(directory) => format!("file:{fs}:{directory}"),
+                    None => format!("file:{fs}:{}", self.mounts.directory(fs, &name.store_dir)),
+                }
             }
             None => format!("file:{}:{}", self.source.node, name.store_dir),
         };

@@ -10,7 +10,7 @@ use crate::kernel::emit::{Emitter, Happening};
 use crate::kernel::handle::{FileUse, Handle, Stamp};
 use crate::kernel::known::Known;
 use crate::kernel::names::{ArtifactName, FileRole};
-use crate::kernel::record::{ENOENT, ESTALE, Operation, Record};
+use crate::kernel::record::{ENOENT, ESTALE, FileSystem, Operation, Record};
 use crate::kernel::scan::Scans;
 use crate::source::Losses;
 use crate::source::bounded::Bounded;
@@ -23,14 +23,15 @@ const TEMPORARY_FILES: usize = 16 * 1024;
 const KNOWN_NAMES: usize = 256 * 1024;
 /// Opens of one file within this time are one use, where no close tells them apart.
 const ONE_USE: i64 = SECOND;
-type FileKey = (i64, String);
+/// Process and path.
+type FileKey = (i64, Arc<str>);
 
 /// An open file and what its name is.
 #[derive(Debug)]
 struct OpenFile {
     handle: Handle,
     role: Arc<FileRole>,
-    file_system: Option<Arc<str>>,
+    file_system: Option<Arc<FileSystem>>,
 }
 
 /// The tables.
@@ -39,7 +40,7 @@ pub(crate) struct Files {
     open: Bounded<FileKey, OpenFile>,
     /// Files that were written under a name that is no key and may become one.
     temporary: Bounded<FileKey, FileUse>,
-    known: Bounded<String, Known>,
+    known: Bounded<Arc<str>, Known>,
     scans: Scans,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Files {
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'r> {
     pub record: &'r Record,
-    pub path: &'r str,
+    pub path: &'r Arc<str>,
     pub role: &'r Arc<FileRole>,
     pub stamp: Stamp,
 }
@@ -63,7 +64,7 @@ impl<'r> Step<'r> {
     }
 
     fn key(&self) -> FileKey {
-        (self.record.pid, self.path.to_owned())
+        (self.record.pid, Arc::clone(self.path))
     }
 }
 
@@ -119,7 +120,7 @@ impl Files {
 
     fn opened(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         let record = step.record;
-        if record.has_flag("O_DIRECTORY") || record.has_flag("O_PATH") {
+        if record.open_flags().is_no_file() {
             return;
         }
         if !record.succeeded() {
@@ -156,7 +157,7 @@ impl Files {
         losses: &mut Losses,
         emitter: &mut Emitter<'_, '_>,
     ) {
-        let file_system = step.record.fs.as_deref().map(Arc::from);
+        let file_system = step.record.fs.clone();
         let file = OpenFile { handle, role: Arc::clone(step.role), file_system };
         if let Some((key, file)) = self.open.insert(step.key(), file) {
             if matches!(*file.role, FileRole::Artifact(_)) {
@@ -237,7 +238,8 @@ impl Files {
         let end = handle.ended();
         match &*role {
             FileRole::Artifact(name) => {
-                self.note(&key.1, !matches!(end, FileUse::Refused { .. }), losses);
+                let present = !matches!(end, FileUse::Refused { .. });
+                self.note(&key.1, file_system.as_deref(), present, losses);
                 emitter.artifact(handle.last, &happening(name, file_system.as_deref(), end, key.0));
             }
             // One that had to make room only leaves the size of its artifact unknown.
@@ -253,7 +255,7 @@ impl Files {
         emitter: &mut Emitter<'_, '_>,
     ) {
         let record = step.record;
-        let Some(new_path) = record.path2.as_deref() else {
+        let Some(new_path) = record.path2.as_ref() else {
             losses.one("rename without its new name");
             return;
         };
@@ -277,7 +279,7 @@ impl Files {
             return;
         }
         if let Some(name) = step.artifact() {
-            self.forget(step.path, losses);
+            self.forget(step, losses);
             self.emit(step, name, ArtifactAction::Removed, None, Some("renamed away"), emitter);
         }
         match target {
@@ -287,12 +289,12 @@ impl Files {
                     Some(end @ (FileUse::Written { .. } | FileUse::Refused { .. })) => end,
                     _ => FileUse::Written { bytes: None },
                 };
-                self.note(new_path, true, losses);
+                self.note(new_path, file_system, true, losses);
                 emitter.artifact(step.stamp, &happening(name, file_system, end, record.pid));
             }
             _ => {
                 if let Some(end) = written {
-                    self.temporary.insert((record.pid, new_path.to_owned()), end);
+                    self.temporary.insert((record.pid, Arc::clone(new_path)), end);
                 }
             }
         }
@@ -309,12 +311,12 @@ impl Files {
         if record.succeeded() {
             let cleared = self.scans.covers(record.thread(), step.path, step.stamp.wall);
             let action = if cleared { ArtifactAction::Cleared } else { ArtifactAction::Removed };
-            self.forget(step.path, losses);
+            self.forget(step, losses);
             self.emit(step, name, action, None, None, emitter);
         } else if matches!(record.ret, Some(ENOENT | ESTALE)) {
-            let removed_here = self.known.get(step.path).is_some_and(|known| known.removed_here);
+            let removed_here = self.known(step.path, record.fs.as_deref(), losses).removed_here;
             if !removed_here {
-                self.note(step.path, false, losses);
+                self.note(step.path, record.fs.as_deref(), false, losses);
                 self.emit(step, name, ArtifactAction::Gone, None, Some("to be removed"), emitter);
             }
         }
@@ -327,10 +329,10 @@ impl Files {
         }
         if step.record.succeeded() {
             if self.scans.covers(step.record.thread(), step.path, step.stamp.wall) {
-                self.note(step.path, true, losses);
+                self.note(step.path, step.record.fs.as_deref(), true, losses);
                 return;
             }
-            let known = self.known(step.path, losses);
+            let known = self.known(step.path, step.record.fs.as_deref(), losses);
             known.present = true;
             known.removed_here = false;
             if known.looks_up(&ArtifactAction::Found, step.stamp.wall) {
@@ -350,7 +352,7 @@ impl Files {
         emitter: &mut Emitter<'_, '_>,
     ) {
         self.scans.end(step.record.thread());
-        let known = self.known(step.path, losses);
+        let known = self.known(step.path, step.record.fs.as_deref(), losses);
         let action = if known.present { ArtifactAction::Gone } else { ArtifactAction::Missed };
         known.present = false;
         // The check just after a name was found gone is the same lookup.
@@ -360,20 +362,34 @@ impl Files {
         }
     }
 
-    fn known(&mut self, path: &str, losses: &mut Losses) -> &mut Known {
-        let (known, evicted) = self.known.get_or_insert_with(path.to_owned(), Known::default);
+    /// What is known of a name on a file system. What was known of it on another one (the store was unmounted, or
+    /// something else mounted over it) says nothing of this one.
+    fn known(
+        &mut self,
+        path: &Arc<str>,
+        file_system: Option<&FileSystem>,
+        losses: &mut Losses,
+    ) -> &mut Known {
+        let (known, evicted) = self.known.get_or_insert_with(Arc::clone(path), Known::default);
         if evicted {
             losses.one("too many known names");
         }
+        known.is_of(file_system.map(|file_system| &file_system.name));
         known
     }
 
-    fn note(&mut self, path: &str, present: bool, losses: &mut Losses) {
-        *self.known(path, losses) = Known::seen(present);
+    fn note(
+        &mut self,
+        path: &Arc<str>,
+        file_system: Option<&FileSystem>,
+        present: bool,
+        losses: &mut Losses,
+    ) {
+        self.known(path, file_system, losses).is_seen(present);
     }
 
-    fn forget(&mut self, path: &str, losses: &mut Losses) {
-        *self.known(path, losses) = Known::removed();
+    fn forget(&mut self, step: Step<'_>, losses: &mut Losses) {
+        self.known(step.path, step.record.fs.as_deref(), losses).is_removed();
     }
 
     fn emit(
@@ -405,7 +421,7 @@ impl FileUse {
 
 fn happening<'n>(
     name: &'n ArtifactName,
-    file_system: Option<&'n str>,
+    file_system: Option<&'n FileSystem>,
     end: FileUse,
     pid: i64,
 ) -> Happening<'n> {

@@ -33,6 +33,8 @@ pub(crate) enum FileUse {
 #[derive(Debug, Clone)]
 pub(crate) struct Handle {
     opens: u32,
+    /// Offset of the record that began it.
+    begun: u64,
     created: bool,
     reads: u32,
     bytes_read: u64,
@@ -58,8 +60,9 @@ impl Handle {
     pub(crate) fn new(open: Option<&Record>, stamp: Stamp) -> Self {
         Self {
             opens: 1,
+            begun: stamp.place.offset,
             created: open.is_some_and(|record| {
-                record.opens_for_writing() && (record.has_flag("O_CREAT") || record.has_flag("O_TRUNC"))
+                record.opens_for_writing() && record.open_flags().creates_or_truncates()
             }),
             reads: 0,
             bytes_read: 0,
@@ -78,7 +81,7 @@ impl Handle {
     /// The process opened it once more.
     pub(crate) fn reopen(&mut self, record: &Record, stamp: Stamp) {
         self.opens = self.opens.saturating_add(1);
-        self.created |= record.opens_for_writing() && record.has_flag("O_TRUNC");
+        self.created |= record.opens_for_writing() && record.open_flags().truncates();
         self.last = stamp;
     }
 
@@ -119,9 +122,15 @@ impl Handle {
         self.mapped = true;
     }
 
-    /// One descriptor was closed; true when it was the last that is known.
+    /// One descriptor was closed; true when it was the last that is known. Live, a close that nobody called is dated
+    /// back to the last use of its descriptor: before this handle began, it was of another one under the same name.
     pub(crate) fn close(&mut self, stamp: Stamp) -> bool {
-        self.last = stamp;
+        if stamp.place.offset < self.begun {
+            return false;
+        }
+        if stamp.place.offset >= self.last.place.offset {
+            self.last = stamp;
+        }
         self.opens = self.opens.saturating_sub(1);
         self.opens == 0
     }

@@ -2,6 +2,7 @@
 
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::ArtifactAction;
+use std::sync::Arc;
 
 /// Equal lookups of one name within this time are one.
 const ONE_LOOKUP: i64 = SECOND;
@@ -14,19 +15,32 @@ pub(crate) struct Known {
     /// This worker removed it itself.
     pub removed_here: bool,
     last_lookup: Option<(ArtifactAction, Option<WallTime>)>,
+    /// The file system, where known.
+    file_system: Option<Arc<str>>,
 }
 
 // === impl Known ===
 
 impl Known {
     /// It was just written, read or listed, or found absent.
-    pub(crate) fn seen(present: bool) -> Self {
-        Self { present, ..Self::default() }
+    pub(crate) fn is_seen(&mut self, present: bool) {
+        *self = Self { present, file_system: self.file_system.take(), ..Self::default() };
     }
 
     /// This worker just removed it.
-    pub(crate) fn removed() -> Self {
-        Self { removed_here: true, ..Self::default() }
+    pub(crate) fn is_removed(&mut self) {
+        *self = Self { removed_here: true, file_system: self.file_system.take(), ..Self::default() };
+    }
+
+    /// The name is on this file system; what is known of it on another one is forgotten.
+    pub(crate) fn is_of(&mut self, file_system: Option<&Arc<str>>) {
+        let Some(file_system) = file_system else { return };
+        match &self.file_system {
+            Some(own) if **own == **file_system => return,
+            Some(_) => *self = Self::default(),
+            None => {}
+        }
+        self.file_system = Some(Arc::clone(file_system));
     }
 
     /// Whether the last lookup was this one, not long ago.

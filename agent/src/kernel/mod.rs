@@ -7,6 +7,8 @@
 
 mod emit;
 mod files;
+pub mod flags;
+pub mod live;
 mod handle;
 mod known;
 mod model_files;
@@ -15,17 +17,19 @@ pub mod names;
 pub mod record;
 mod scan;
 mod sockets;
+pub mod write;
 
 pub use mounts::Mounts;
 pub use names::{ArtifactName, FileRole, ModelFile, Names};
-pub use record::{Operation, Record};
+pub use flags::OpenFlags;
+pub use record::{FileSystem, Operation, Record};
 
 use crate::source::bounded::Bounded;
 use crate::source::{Losses, Place, Sink, SourceContext};
 use emit::Emitter;
 use files::{Files, Step};
 use handle::Stamp;
-use kvprov_model::clock::WallTime;
+use kvprov_model::clock::{SECOND, WallTime};
 use model_files::ModelFiles;
 use sockets::Sockets;
 use std::sync::Arc;
@@ -35,6 +39,9 @@ const ROLES: usize = 4096;
 
 /// Longest path that is looked at, in bytes; Linux allows 4096.
 const MAX_PATH: usize = 8192;
+
+/// Longest time between a record and its reading that [`KernelReader::idle`] allows for, in nanoseconds.
+pub const LATE: i64 = SECOND;
 
 /// What a reader read and what it skipped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,7 +59,7 @@ pub struct KernelReader<'n> {
     source: SourceContext,
     names: &'n dyn Names,
     mounts: Mounts,
-    roles: Bounded<String, Arc<FileRole>>,
+    roles: Bounded<Arc<str>, Arc<FileRole>>,
     files: Files,
     sockets: Sockets,
     model_files: ModelFiles,
@@ -109,9 +116,9 @@ impl<'n> KernelReader<'n> {
             self.losses.one("unknown operation");
             return;
         }
-        let path = record.path.as_deref().filter(|path| !path.is_empty() && path.len() <= MAX_PATH);
+        let path = record.path.as_ref().filter(|path| !path.is_empty() && path.len() <= MAX_PATH);
         let role = path.map(|path| self.role(path));
-        let target = match (&record.op, record.path2.as_deref()) {
+        let target = match (record.op, record.path2.as_ref()) {
             (Operation::Rename, Some(path2)) if path2.len() <= MAX_PATH => Some(self.role(path2)),
             _ => None,
         };
@@ -120,12 +127,22 @@ impl<'n> KernelReader<'n> {
             self.sockets.step(record, stamp, &mut self.quiet, &mut emitter);
             return;
         };
-        if let (FileRole::Model(file), Operation::Open, true) = (&*role, &record.op, record.succeeded()) {
+        if let (FileRole::Model(file), Operation::Open, true) = (&*role, record.op, record.succeeded()) {
             self.model_files.opened(record.pid, path, file, stamp, &mut self.losses, &mut emitter);
             return;
         }
         let step = Step { record, path, role: &role, stamp };
         self.files.step(step, target.as_deref(), &mut self.losses, &mut emitter);
+    }
+
+    /// Live, no end of the source comes: tells what no later record can change any more, `now` on the node's wall
+    /// clock. What is told and its ids are those that the next record, or the end, would have brought about: calling
+    /// it often or never changes when something is told, not what. A record may reach the reader [`LATE`] after its
+    /// time.
+    pub fn idle(&mut self, now: WallTime, sink: Sink<'_>) {
+        let mut emitter = Emitter::new(&self.source, &self.mounts, sink);
+        self.model_files.idle(now, LATE, &mut emitter);
+        self.sockets.idle(now, LATE, &mut self.quiet, &mut emitter);
     }
 
     /// The source ends: what is still open or in progress is told.
@@ -142,12 +159,21 @@ impl<'n> KernelReader<'n> {
         }
     }
 
-    fn role(&mut self, path: &str) -> Arc<FileRole> {
-        if let Some(role) = self.roles.get(path) {
+    /// What was read and skipped so far.
+    pub fn counts(&self) -> KernelCounts {
+        KernelCounts {
+            records: self.records,
+            losses: self.losses.clone(),
+            control_bursts: self.quiet.of("control traffic"),
+        }
+    }
+
+    fn role(&mut self, path: &Arc<str>) -> Arc<FileRole> {
+        if let Some(role) = self.roles.get(&**path) {
             return Arc::clone(role);
         }
         let role = Arc::new(self.names.role(path));
-        self.roles.insert(path.to_owned(), Arc::clone(&role));
+        self.roles.insert(Arc::clone(path), Arc::clone(&role));
         role
     }
 }

@@ -9,7 +9,7 @@ use crate::kernel::emit::Emitter;
 use crate::kernel::handle::Stamp;
 use crate::kernel::names::ModelFile;
 use crate::source::Losses;
-use kvprov_model::clock::SECOND;
+use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::factor::FactorState;
 use kvprov_model::id::hex;
 use kvprov_model::observation::{Body, Factor};
@@ -80,6 +80,14 @@ impl ModelFiles {
             None => load.without_digest.insert(path.to_owned()),
         };
         load.evidence.extend(file.evidence.clone());
+    }
+
+    /// Tells the loads that no record can continue: their pause is over, and `late` besides.
+    pub(crate) fn idle(&mut self, now: WallTime, late: i64, emitter: &mut Emitter<'_, '_>) {
+        let is_over = |load: &Load| load.last.wall.is_some_and(|last| now.since(last) > ONE_LOAD + late);
+        for (key, load) in self.0.extract_if(.., |_, load| is_over(load)) {
+            load.emit(&key, emitter);
+        }
     }
 
     /// The records end.

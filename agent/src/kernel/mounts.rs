@@ -23,7 +23,12 @@ pub struct Mounts {
 impl Mounts {
     /// Notes the store that a record of a node touches.
     pub fn note(&mut self, node: &str, record: &Record, names: &dyn Names) {
-        let (Some(file_system), Some(path)) = (record.fs.as_deref(), record.path.as_deref()) else { return };
+        let (Some(file_system), Some(path)) = (record.fs.as_ref(), record.path.as_deref()) else { return };
+        // Where the mount point is known, the directory is compared by its place in the file system.
+        if file_system.mount.is_some() {
+            return;
+        }
+        let file_system = &*file_system.name;
         let directories = self.seen.get(file_system).and_then(|nodes| nodes.get(node));
         // A path below a known directory is of that store; almost every record ends here.
         let below = |directory: &String| {

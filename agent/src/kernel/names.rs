@@ -45,7 +45,7 @@ pub enum FileRole {
 }
 
 /// Tells what a path is.
-pub trait Names {
+pub trait Names: Sync {
     /// What an absolute path is.
     fn role(&self, path: &str) -> FileRole;
 }

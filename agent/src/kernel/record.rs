@@ -3,7 +3,9 @@
 //! The form is that of DESIGN.md §8. Fields that are not known here are ignored; a line that is no record is an error
 //! with a reason to count.
 
+use crate::kernel::flags::OpenFlags;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// No such file or directory.
 pub const ENOENT: i64 = -2;
@@ -11,7 +13,7 @@ pub const ENOENT: i64 = -2;
 pub const ESTALE: i64 = -116;
 
 /// System calls that are followed.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// `open`, `openat`, `creat`.
@@ -55,49 +57,139 @@ pub enum Operation {
     Other,
 }
 
+/// Where the file of a record is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FileSystem {
+    /// Identity of the file system: its export, or its node and device.
+    pub name: Arc<str>,
+    /// Directory at which the process sees it. `None`: not known, paths are taken as the process sees them.
+    pub mount: Option<Arc<str>>,
+    /// The part of it that is seen there; `/` but for bind mounts and subvolumes.
+    pub root: Arc<str>,
+}
+
 /// One system call.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// Unix seconds on the node's clock.
-    #[serde(default)]
     pub ts: Option<f64>,
     /// The process.
     pub pid: i64,
     /// The thread.
-    #[serde(default)]
     pub tid: Option<i64>,
     /// The call.
     pub op: Operation,
     /// The file.
-    #[serde(default)]
-    pub path: Option<String>,
+    pub path: Option<Arc<str>>,
     /// The new name of a rename.
-    #[serde(default)]
-    pub path2: Option<String>,
-    /// Flags of an open, joined by `|`.
-    #[serde(default)]
-    pub flags: Option<String>,
+    pub path2: Option<Arc<str>>,
+    /// Flags of an open.
+    pub flags: Option<OpenFlags>,
     /// What the call returned; the negative errno on failure.
-    #[serde(default)]
     pub ret: Option<i64>,
     /// Bytes that moved.
-    #[serde(default)]
     pub bytes: Option<i64>,
     /// Bytes that were asked for, where not equal to `bytes`.
-    #[serde(default)]
     pub want: Option<i64>,
-    /// Identity of the file system behind the path.
-    #[serde(default)]
-    pub fs: Option<String>,
+    /// The file system behind the path.
+    pub fs: Option<Arc<FileSystem>>,
     /// Own `host:port`.
-    #[serde(default)]
-    pub local: Option<String>,
+    pub local: Option<Arc<str>>,
     /// The peer's `host:port`.
-    #[serde(default)]
-    pub peer: Option<String>,
+    pub peer: Option<Arc<str>>,
     /// The other process of a `process_vm_*` call.
-    #[serde(default)]
     pub peer_pid: Option<i64>,
+}
+
+/// The form of a line.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(default)]
+    ts: Option<f64>,
+    pid: i64,
+    #[serde(default)]
+    tid: Option<i64>,
+    op: Operation,
+    #[serde(default, deserialize_with = "text")]
+    path: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "text")]
+    path2: Option<Arc<str>>,
+    #[serde(default)]
+    flags: Option<OpenFlags>,
+    #[serde(default)]
+    ret: Option<i64>,
+    #[serde(default)]
+    bytes: Option<i64>,
+    #[serde(default)]
+    want: Option<i64>,
+    #[serde(default, deserialize_with = "text")]
+    fs: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "text")]
+    mount: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "text")]
+    root: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "text")]
+    local: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "text")]
+    peer: Option<Arc<str>>,
+    #[serde(default)]
+    peer_pid: Option<i64>,
+}
+
+fn text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<str>>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(|text| text.map(Arc::from))
+}
+
+impl<'de> Deserialize<'de> for Record {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let line = Line::deserialize(deserializer)?;
+        let fs = line.fs.map(|name| {
+            Arc::new(FileSystem {
+                name,
+                mount: line.mount,
+                root: line.root.unwrap_or_else(|| Arc::from("/")),
+            })
+        });
+        Ok(Self {
+            ts: line.ts,
+            pid: line.pid,
+            tid: line.tid,
+            op: line.op,
+            path: line.path,
+            path2: line.path2,
+            flags: line.flags,
+            ret: line.ret,
+            bytes: line.bytes,
+            want: line.want,
+            fs,
+            local: line.local,
+            peer: line.peer,
+            peer_pid: line.peer_pid,
+        })
+    }
+}
+
+// === impl FileSystem ===
+
+impl FileSystem {
+    /// A file system of which only the identity is known.
+    pub fn named(name: &str) -> Self {
+        Self { name: Arc::from(name), mount: None, root: Arc::from("/") }
+    }
+
+    /// A directory as the file system itself names it. `None` where it is not known where the file system is seen,
+    /// or where the directory is not below that.
+    pub fn inside(&self, directory: &str) -> Option<String> {
+        let rest = below(directory, self.mount.as_deref()?)?;
+        let root = self.root.trim_end_matches('/');
+        Some(if root.is_empty() && rest.is_empty() { "/".to_owned() } else { format!("{root}{rest}") })
+    }
+}
+
+/// What follows a directory in a path: empty, or with a slash at its begin.
+pub(crate) fn below<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
 // === impl Record ===
@@ -127,14 +219,14 @@ impl Record {
         self.want.and_then(|want| u64::try_from(want).ok()).unwrap_or(0).max(self.moved())
     }
 
-    /// Whether an open has a flag.
-    pub fn has_flag(&self, flag: &str) -> bool {
-        self.flags.as_deref().is_some_and(|flags| flags.split('|').any(|one| one.trim() == flag))
+    /// Flags of an open; none where the recorder did not tell them.
+    pub fn open_flags(&self) -> OpenFlags {
+        self.flags.unwrap_or_default()
     }
 
     /// Whether an open may write.
     pub fn opens_for_writing(&self) -> bool {
-        self.has_flag("O_WRONLY") || self.has_flag("O_RDWR")
+        self.open_flags().may_write()
     }
 
     /// The thread, or the process where the recorder did not name it.
@@ -151,5 +243,34 @@ impl Record {
     pub fn was_refused(&self) -> bool {
         // EACCES, EFBIG, ENOSPC, EROFS, EDQUOT, EPERM
         matches!(self.ret, Some(-13 | -27 | -28 | -30 | -122 | -1))
+    }
+}
+
+// === impl Operation ===
+
+impl Operation {
+    /// Its word in recordings. A call that is not known has none that reads back as itself.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Rename => "rename",
+            Self::Unlink => "unlink",
+            Self::Stat => "stat",
+            Self::Close => "close",
+            Self::Readdir => "readdir",
+            Self::Statfs => "statfs",
+            Self::Mkdir => "mkdir",
+            Self::Rmdir => "rmdir",
+            Self::Truncate => "truncate",
+            Self::Mmap => "mmap",
+            Self::Connect => "connect",
+            Self::Send => "send",
+            Self::Recv => "recv",
+            Self::ProcessVmReadv => "process_vm_readv",
+            Self::ProcessVmWritev => "process_vm_writev",
+            Self::Other => "other",
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::source::Losses;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::{Body, Outcome, Transfer};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A pause that ends a burst.
 const PAUSE: i64 = SECOND;
@@ -22,8 +23,8 @@ const LANE: u32 = 1 << 17;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Connection {
     pid: i64,
-    local: String,
-    peer: String,
+    local: Arc<str>,
+    peer: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -86,6 +87,21 @@ impl Sockets {
         }
     }
 
+    /// Tells the bursts that no record can continue: their pause is over, and `late` besides.
+    pub(crate) fn idle(
+        &mut self,
+        now: WallTime,
+        late: i64,
+        losses: &mut Losses,
+        emitter: &mut Emitter<'_, '_>,
+    ) {
+        let is_over = |burst: &Burst| burst.last.wall.is_some_and(|last| now.since(last) > PAUSE + late);
+        let over = self.0.extract_if(.., |_, burst| is_over(burst));
+        for (connection, burst) in over {
+            burst.emit(&connection, losses, emitter);
+        }
+    }
+
     /// The records end.
     pub(crate) fn finish(&mut self, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         for (connection, burst) in std::mem::take(&mut self.0) {
@@ -98,7 +114,7 @@ fn connection_of(record: &Record) -> Option<Connection> {
     match record.op {
         Operation::Send | Operation::Recv => Some(Connection {
             pid: record.pid,
-            local: record.local.clone().unwrap_or_default(),
+            local: record.local.clone().unwrap_or_else(|| Arc::from("")),
             peer: record.peer.clone()?,
         }),
         // UCX asks with a write of eight bytes to itself whether it may do this; that moves no KV.
@@ -106,8 +122,8 @@ fn connection_of(record: &Record) -> Option<Connection> {
             let peer = record.peer_pid.filter(|peer| *peer != record.pid)?;
             Some(Connection {
                 pid: record.pid,
-                local: format!("pid:{}", record.pid),
-                peer: format!("pid:{peer}"),
+                local: format!("pid:{}", record.pid).into(),
+                peer: format!("pid:{peer}").into(),
             })
         }
         _ => None,
@@ -132,8 +148,8 @@ impl Burst {
             };
             let says = format!("{direction} {bytes} B {joint} {} on {}", connection.peer, connection.local);
             let body = Body::Transfer(Transfer {
-                local: Some(connection.local.clone()).filter(|local| !local.is_empty()),
-                peer: Some(connection.peer.clone()),
+                local: Some(connection.local.to_string()).filter(|local| !local.is_empty()),
+                peer: Some(connection.peer.to_string()),
                 direction: Some(direction.to_owned()),
                 bytes_seen: i64::try_from(bytes).ok(),
                 visible: Some(true),

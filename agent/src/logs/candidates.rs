@@ -51,7 +51,7 @@ static MODULE_SEARCH: LazyLock<Option<AhoCorasick>> =
     LazyLock::new(|| AhoCorasick::builder().ascii_case_insensitive(true).build(MODULES).ok());
 
 /// The searches.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Candidates<'p> {
     matcher: &'p Matcher,
     /// [`LEVELS`], and behind them anchors too short for the search for anchors.

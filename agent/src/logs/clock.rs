@@ -54,6 +54,21 @@ impl ClockPlacer {
         Self { zone_seconds, declared_year: year, modified, reached: None }
     }
 
+    /// Year and month of the last line placed.
+    pub(super) fn reached(&self) -> Option<(i16, u8)> {
+        self.reached
+    }
+
+    /// Goes on behind a line of this year and month.
+    pub(super) fn go_on(&mut self, reached: Option<(i16, u8)>) {
+        self.reached = reached;
+    }
+
+    /// Notes when the source was last written.
+    pub(super) fn written(&mut self, when: WallTime) {
+        self.modified = Some(when);
+    }
+
     /// The time of a line.
     pub fn place(&mut self, stamps: Stamps) -> Option<WallTime> {
         let Stamps { wrapper, engine } = stamps;

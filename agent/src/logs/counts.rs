@@ -35,6 +35,18 @@ pub(super) enum Outcome {
 // === impl LineCounts ===
 
 impl LineCounts {
+    /// Adds those of another reader.
+    pub fn add_all(&mut self, other: &Self) {
+        self.total += other.total;
+        self.matched += other.matched;
+        self.ignored += other.ignored;
+        self.unparsed += other.unparsed;
+        self.too_long += other.too_long;
+        self.not_utf8 += other.not_utf8;
+        self.partial_dropped += other.partial_dropped;
+        self.troubles_dropped += other.troubles_dropped;
+    }
+
     pub(super) fn add(&mut self, outcome: Outcome, lines: u64) {
         match outcome {
             Outcome::Matched => self.matched += lines,

@@ -119,6 +119,17 @@ impl Explainer {
         self.failures.push_back(Failure { spot, body: body.clone(), explained, cause: None });
     }
 
+    /// Whether a cause waits for its failure.
+    pub(super) fn waits(&self) -> bool {
+        !self.causes.is_empty()
+    }
+
+    /// Whether neither a cause nor a failure waits for the other in line `line`.
+    pub(super) fn at_rest(&self, line: u64) -> bool {
+        let past = |failure: &Failure| line.saturating_sub(failure.spot.line) > TRACEBACK_LINES;
+        self.causes.is_empty() && self.failures.back().is_none_or(past)
+    }
+
     /// Gives up causes for which no failure came until `line`; those that say something by themselves are told.
     pub(super) fn expire(&mut self, line: u64, tell: &mut dyn FnMut(Telling)) {
         while self.causes.front().is_some_and(|cause| line.saturating_sub(cause.spot.line) > BEFORE_LINES) {

@@ -142,6 +142,11 @@ impl Folds {
         self.open.contains_key(key)
     }
 
+    /// Whether statements were counted that are not told.
+    pub(super) fn has_untold(&self) -> bool {
+        self.open.values().any(|open| open.untold > 0)
+    }
+
     /// Statements remembered.
     pub(super) fn len(&self) -> usize {
         self.open.len()

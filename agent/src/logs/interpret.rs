@@ -6,6 +6,7 @@
 //! folded before, is taken without an allocation.
 
 use super::candidates::Candidates;
+use super::carry::Carry;
 use super::clock::{ClockPlacer, Stamps};
 use super::counts::{LineCounts, Outcome};
 use super::emit::{OWN, Statement, Telling};
@@ -92,6 +93,8 @@ pub(super) struct Interpreter<'p> {
     pub(super) news: News,
     last_severe: Option<Prefix<'static>>,
     undated: Undated,
+    /// When the line was taken, for sources whose lines come dated.
+    taken: Option<WallTime>,
     room: Room,
 }
 
@@ -123,8 +126,63 @@ impl<'p> Interpreter<'p> {
             news: News::default(),
             last_severe: None,
             undated: Undated::default(),
+            taken: None,
             room: Room::default(),
         }
+    }
+
+    /// Goes on behind a seam.
+    pub(super) fn go_on(&mut self, carry: &Carry) {
+        if carry.engine.is_some() {
+            self.engine.clone_from(&carry.engine);
+            self.version = carry.version.as_deref().and_then(Version::parse);
+        }
+        self.clock.go_on(carry.reached);
+        self.last_wall = carry.wall;
+        self.undated = Undated::begun(carry.dated);
+    }
+
+    /// Forgets what a seam does not carry; everything that waited was told.
+    pub(super) fn forget(&mut self) {
+        self.held = None;
+        self.explainer = Explainer::default();
+        self.folds = Folds::default();
+        self.troubles = Folds::default();
+        self.news = News::default();
+        self.last_severe = None;
+    }
+
+    /// What a seam carries.
+    pub(super) fn carry(&self) -> Carry {
+        Carry {
+            engine: self.engine.clone(),
+            version: self.version.as_ref().map(ToString::to_string),
+            reached: self.clock.reached(),
+            wall: self.last_wall,
+            dated: self.undated.is_over() || self.last_wall.is_some(),
+            ..Carry::default()
+        }
+    }
+
+    /// Whether something waits that a pause of the source sets free.
+    pub(super) fn waits(&self) -> bool {
+        self.held.is_some() || self.undated.waits()
+    }
+
+    /// Whether anything waits or was counted without being told.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.waits() || self.explainer.waits() || self.folds.has_untold() || self.troubles.has_untold()
+    }
+
+    /// Whether no later line could add to what was told up to line `line`, counts of repeated statements apart.
+    pub(super) fn at_rest(&self, line: u64) -> bool {
+        !self.waits() && self.explainer.at_rest(line)
+    }
+
+    /// A line was taken at this time, in case it has no clock of its own.
+    pub(super) fn taken_at(&mut self, when: WallTime) {
+        self.clock.written(when);
+        self.taken = Some(when);
     }
 
     /// Whether the next line has to be seen, even if nothing in it matters by itself.
@@ -206,7 +264,12 @@ impl<'p> Interpreter<'p> {
     }
 
     fn wall(&mut self, prefix: &Prefix<'_>, before: &dyn Fn() -> Option<Stamps>) -> Option<WallTime> {
-        let stamps = Stamps::of(prefix).or_else(before);
+        let own = Stamps::of(prefix);
+        if own.is_none() && self.taken.is_some() {
+            self.last_wall = self.taken;
+            return self.taken;
+        }
+        let stamps = own.or_else(before);
         if let Some(wall) = stamps.and_then(|stamps| self.clock.place(stamps)) {
             self.last_wall = Some(wall);
         }

@@ -43,6 +43,11 @@ pub(super) struct Lookback {
 // === impl Lookback ===
 
 impl Lookback {
+    /// Behind a seam: nothing above line `line + 1` is looked at.
+    pub(super) fn behind(line: u64) -> Self {
+        Self { parsed: line, ..Self::default() }
+    }
+
     /// The clock above line `line`; `above` holds the lines of the region before it.
     pub(super) fn before(&self, above: &[u8], line: u64) -> Option<Stamps> {
         let oldest = self.parsed.max(line.saturating_sub(MAX_LINES + 1));

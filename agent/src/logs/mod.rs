@@ -12,21 +12,25 @@
 
 mod assembly;
 mod candidates;
+mod carry;
 pub mod clock;
 mod counts;
 mod emit;
 mod explain;
 mod fold;
+pub mod follow;
 mod interpret;
 mod known;
 mod lookback;
 pub mod prefix;
 mod reader;
 mod run_on;
+pub mod streams;
 mod trouble;
 mod undated;
 mod worker_news;
 mod wrapping;
 
+pub use carry::Carry;
 pub use counts::LineCounts;
 pub use reader::{LogOptions, LogReader, MAX_LINE};

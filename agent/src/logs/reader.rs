@@ -7,6 +7,7 @@
 
 use super::assembly::{Assembly, Whole};
 use super::candidates::{Candidates, Progress, line_end};
+use super::carry::Carry;
 use super::clock::Stamps;
 use super::counts::{LineCounts, Outcome};
 use super::emit::Telling;
@@ -78,6 +79,105 @@ impl<'p> LogReader<'p> {
             offset: 0,
             lines: 0,
         }
+    }
+
+    /// A reader that goes on behind a seam.
+    pub fn resume(
+        context: SourceContext,
+        options: LogOptions,
+        carry: &Carry,
+        matcher: &'p Matcher,
+        packs: &'p Packs,
+    ) -> Self {
+        let mut reader = Self::new(context, options, matcher, packs);
+        reader.go_on(carry);
+        reader
+    }
+
+    /// A reader of another source of the same engine, behind what it carries. Cheaper than a new one.
+    pub fn another(&self, context: SourceContext, options: LogOptions, carry: &Carry) -> Self {
+        let Interpreter { matcher, packs, .. } = self.interpreter;
+        let mut reader = Self {
+            candidates: self.candidates.clone(),
+            interpreter: Interpreter::new(matcher, packs, options),
+            context,
+            wrapping: Wrapping::default(),
+            assembly: Assembly::default(),
+            lookback: Lookback::default(),
+            counts: LineCounts::default(),
+            tail: Vec::new(),
+            passed_by: 0,
+            offset: 0,
+            lines: 0,
+        };
+        reader.go_on(carry);
+        reader
+    }
+
+    /// Ends what was read so far and goes on as a reader made anew from what is given back; `None` inside a line.
+    pub fn seam(&mut self, sink: Sink<'_>) -> Option<Carry> {
+        if !self.tail.is_empty() {
+            return None;
+        }
+        self.finish(sink);
+        let carry = self.carry();
+        self.interpreter.forget();
+        self.go_on(&carry);
+        Some(carry)
+    }
+
+    /// What was learnt, for a reader that goes on here or in the next file of the stream.
+    pub fn carry(&self) -> Carry {
+        Carry {
+            offset: self.offset,
+            lines: self.lines,
+            one_by_one: self.wrapping.left(),
+            ..self.interpreter.carry()
+        }
+    }
+
+    fn go_on(&mut self, carry: &Carry) {
+        self.offset = carry.offset;
+        self.lines = carry.lines;
+        self.wrapping = Wrapping::with_left(carry.one_by_one);
+        self.lookback = Lookback::behind(carry.lines);
+        self.interpreter.go_on(carry);
+    }
+
+    /// Leaves bytes out that hold no line; not inside a line.
+    pub fn leave_out(&mut self, bytes: u64) {
+        if self.tail.is_empty() {
+            self.offset += bytes;
+        }
+    }
+
+    /// Whether [`Self::idle`] would tell something.
+    pub fn waits(&self) -> bool {
+        self.interpreter.waits()
+    }
+
+    /// Whether a [`Self::seam`] is possible and would tell something.
+    pub fn is_unsettled(&self) -> bool {
+        self.tail.is_empty() && (self.interpreter.is_unsettled() || self.assembly.is_open())
+    }
+
+    /// Whether a seam here would part nothing that belongs together.
+    pub fn at_rest(&self) -> bool {
+        self.tail.is_empty() && !self.assembly.is_open() && self.interpreter.at_rest(self.lines)
+    }
+
+    /// Takes one whole line, with its end, from a source that is no file: `offset` is its place for the id, `taken` when it came, for
+    /// lines without a clock. Not to be mixed with [`Self::push`].
+    pub fn line(&mut self, line: &[u8], offset: u64, taken: WallTime, sink: Sink<'_>) {
+        self.interpreter.taken_at(taken);
+        self.offset = offset;
+        let line = if line.len() > MAX_LINE {
+            self.counts.too_long += 1;
+            &line[..MAX_LINE]
+        } else {
+            line
+        };
+        self.region(line, sink);
     }
 
     /// Takes the next bytes.

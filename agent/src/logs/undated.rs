@@ -24,6 +24,11 @@ impl Undated {
         self.over
     }
 
+    /// At the begin of a source, or behind it.
+    pub(super) fn begun(over: bool) -> Self {
+        Self { over, ..Self::default() }
+    }
+
     /// Whether something waits.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()

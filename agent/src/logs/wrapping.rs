@@ -32,6 +32,16 @@ impl Default for Wrapping {
 // === impl Wrapping ===
 
 impl Wrapping {
+    /// Goes on where so many lines are still to be looked at.
+    pub(super) fn with_left(left: u32) -> Self {
+        Self { left }
+    }
+
+    /// Lines that are still to be looked at one by one.
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+
     /// Whether lines have to be looked at one by one.
     pub(super) fn needs_every_line(&self) -> bool {
         self.left > 0

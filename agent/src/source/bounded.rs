@@ -3,6 +3,7 @@
 //! Invariant: never more than `capacity` entries. The order of removal depends on insertions alone, so that one input
 //! always gives one result.
 
+use foldhash::fast::RandomState;
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,7 +13,7 @@ use std::hash::Hash;
 pub struct Bounded<K, V> {
     capacity: usize,
     serial: u64,
-    entries: HashMap<K, (u64, V)>,
+    entries: HashMap<K, (u64, V), RandomState>,
     /// Keys in order of insertion with the serial they had; stale where the entry went or was inserted anew.
     order: VecDeque<(u64, K)>,
 }
@@ -22,7 +23,7 @@ pub struct Bounded<K, V> {
 impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
     /// An empty map; a capacity of 0 is read as 1.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), serial: 0, entries: HashMap::new(), order: VecDeque::new() }
+        Self { capacity: capacity.max(1), serial: 0, entries: HashMap::default(), order: VecDeque::new() }
     }
 
     /// Inserts or replaces; gives back the entry that had to make room. A replaced entry keeps its place in the order.
@@ -88,12 +89,30 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         self.entries.get(key).map(|(_, value)| value)
     }
 
+    /// Looks an entry up together with the key that the map holds.
+    pub fn get_key_value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<(&K, &V)>
+    where
+        K: Borrow<Q>,
+    {
+        self.entries.get_key_value(key).map(|(key, (_, value))| (key, value))
+    }
+
     /// Looks an entry up to change it.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
     {
         self.entries.get_mut(key).map(|(_, value)| value)
+    }
+
+    /// The entries, in no order that may be relied on.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> + '_ {
+        self.entries.iter().map(|(key, (_, value))| (key, value))
+    }
+
+    /// The entries, to change their values, in no order that may be relied on.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> + '_ {
+        self.entries.iter_mut().map(|(key, (_, value))| (key, value))
     }
 
     /// Number of entries.

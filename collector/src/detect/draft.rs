@@ -67,6 +67,16 @@ impl Draft {
         self
     }
 
+    /// Adds an observation that is needed to understand the proofs, without making it part of the episode: what was there
+    /// before. An episode that began with it would begin anew with every older one that is found.
+    pub fn context(&mut self, observation: &Observation) -> &mut Self {
+        let evidence = observation.evidence();
+        self.proofs
+            .entry((observation.envelope.wall, evidence.source.clone(), evidence.line))
+            .or_insert(evidence);
+        self
+    }
+
     /// Adds words that no single line says.
     pub fn statement(&mut self, source: &str, says: impl Into<String>) -> &mut Self {
         let key = (None, source.to_owned(), 0);

@@ -71,7 +71,7 @@ fn unread_leases(view: &View<'_>, worker: &WorkerId) -> Vec<Observation> {
     // Nothing may be concluded from silence before every node has delivered the time in which an answer would lie.
     let settled = |observation: &Observation| {
         let until = observation.envelope.wall.map(|wall| wall.plus(SETTLE));
-        view.has_passed(view.roster().members(), until)
+        view.heard(view.roster().members(), until).is_settled()
     };
     let observations = view.worker(worker);
     let mut read: BTreeSet<RequestStem> = BTreeSet::new();

@@ -13,6 +13,7 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{ArtifactAction, Observation};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Removals of one worker's artifacts by another.
 #[derive(Default)]
@@ -27,7 +28,7 @@ struct Toll {
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let Subject::Store(store) = subject else { return Vec::new() };
     let history = History::of(view, store);
-    let mut tolls: BTreeMap<(WorkerId, WorkerId), Toll> = BTreeMap::new();
+    let mut tolls: BTreeMap<(Rc<WorkerId>, Rc<WorkerId>), Toll> = BTreeMap::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
             let Some(held) = held.filter(|held| held.by != event.actor) else { return };
@@ -35,13 +36,18 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
                 return;
             }
             let toll = tolls.entry((event.actor.clone(), held.by.clone())).or_default();
-            toll.removals.push(event.observation.clone());
+            toll.removals.push(event.observation().clone());
             toll.bytes += held.bytes.unwrap_or(0);
             toll.keys.insert(key.clone());
             if let Some(reaction) = history.reaction(key, &held.by, event) {
-                toll.reactions.push(reaction.observation.clone());
+                toll.reactions.push(reaction.observation().clone());
             }
         });
+    }
+    // In the order of time: the first ones are shown, whichever keys come later.
+    for toll in tolls.values_mut() {
+        toll.removals.sort_by_key(|removal| (removal.envelope.wall, removal.envelope.id));
+        toll.reactions.sort_by_key(|reaction| (reaction.envelope.wall, reaction.envelope.id));
     }
     let mut findings = Vec::new();
     for ((a, b), there) in tolls.iter().filter(|((a, b), _)| a < b) {
@@ -81,18 +87,19 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
 /// One evictor alone is seen, and its candidates vanish: somebody else removes them.
 fn one_sided(view: &View<'_>, history: &History, store: &str) -> Option<Finding> {
     let events: Vec<&Event> = history.keys.values().flatten().collect();
-    let actors: BTreeSet<&WorkerId> = events.iter().map(|event| &event.actor).collect();
+    let actors: BTreeSet<&WorkerId> = events.iter().map(|event| &*event.actor).collect();
     let [actor] = actors.into_iter().collect::<Vec<_>>()[..] else { return None };
     let evicts =
         events.iter().any(|event| event.action == ArtifactAction::Removed && !history.is_clear(event));
-    let gone: Vec<&&Event> = events.iter().filter(|event| event.action == ArtifactAction::Gone).collect();
+    let mut gone: Vec<&&Event> = events.iter().filter(|event| event.action == ArtifactAction::Gone).collect();
+    gone.sort_by_key(|event| (event.at, event.observation().envelope.id));
     // A lost removal of its own would look the same.
     if !evicts || gone.len() < 2 || view.has_loss(actor) {
         return None;
     }
     let mut draft = Draft::new(Detector::MutualEviction, Cause::Unknown, Confidence::Suspected, store);
     draft.worker(actor.as_str()).events(gone.len() as u64);
-    draft.proofs(gone.iter().take(8).map(|event| &event.observation));
+    draft.proofs(gone.iter().take(8).map(|event| event.observation()));
     draft.unknown("who removes them: only one side of the store is seen");
     let summary = format!(
         "{actor} evicts in {store} and finds {} of the pages that it had stored already gone: another actor removes them.",

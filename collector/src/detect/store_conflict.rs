@@ -13,6 +13,7 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome, Tier};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A miss this soon after a store was emptied is its consequence.
 const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
@@ -31,41 +32,47 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
 /// Conflicts of one cause between an actor and its victims.
 struct Conflict {
     draft: Draft,
-    victims: BTreeSet<WorkerId>,
+    victims: BTreeSet<Rc<WorkerId>>,
     keys: u64,
     felt: u64,
 }
 
 fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
-    let mut conflicts: BTreeMap<(Cause, WorkerId), Conflict> = BTreeMap::new();
+    let mut conflicts: BTreeMap<(Cause, Rc<WorkerId>), Conflict> = BTreeMap::new();
+    let mut contradictions: Vec<(&String, &Event, Written, Cause)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
-            let Some((cause, held)) = judge(&history, event, held) else { return };
-            let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
-                let mut draft =
-                    Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
-                draft.worker(event.actor.as_str());
-                Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
-            });
-            conflict.keys += 1;
-            conflict.draft.events(1).worker(held.by.as_str());
-            conflict.victims.insert(held.by.clone());
-            if conflict.keys <= 6 {
-                conflict.draft.proof(&held.observation).proof(&event.observation);
-                conflict.draft.proofs(history.clear_call(event));
-            }
-            conflict.draft.at(event.at);
-            if cause == Cause::SizeMismatch {
-                conflict.draft.at_least(Confidence::Confirmed);
-            } else if let Some(reaction) = history.reaction(key, &held.by, event) {
-                conflict.felt += 1;
-                if conflict.felt <= 4 {
-                    conflict.draft.proof(&reaction.observation);
-                }
-                conflict.draft.at_least(Confidence::Confirmed);
-            }
+            contradictions
+                .extend(judge(&history, event, held).map(|(cause, held)| (key, event, held.clone(), cause)));
         });
+    }
+    // In the order of time: the first ones are shown, whichever keys come later.
+    contradictions.sort_by_key(|(_, event, _, _)| (event.at, event.observation().envelope.id));
+    for (key, event, held, cause) in &contradictions {
+        let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
+            let mut draft =
+                Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
+            draft.worker(event.actor.as_str());
+            Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
+        });
+        conflict.keys += 1;
+        conflict.draft.events(1).worker(held.by.as_str());
+        conflict.victims.insert(held.by.clone());
+        if conflict.keys <= 6 {
+            conflict.draft.context(held.observation()).proof(event.observation());
+            conflict.draft.proofs(history.clear_call(event));
+        }
+        conflict.draft.at(event.at);
+        if *cause == Cause::SizeMismatch {
+            conflict.draft.at_least(Confidence::Confirmed);
+        } else if let Some(reaction) = history.reaction(key, &held.by, event) {
+            conflict.felt += 1;
+            if conflict.felt <= 4 {
+                conflict.draft.proof(reaction.observation());
+            }
+            conflict.draft.at_least(Confidence::Confirmed);
+        }
     }
     conflicts.into_iter().map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect()
 }
@@ -83,8 +90,9 @@ fn judge<'w>(history: &History, event: &Event, held: Option<&'w Written>) -> Opt
         ArtifactAction::Read | ArtifactAction::Partial => {
             // A short answer, or a smaller wish, than what was written: the sizes under one key differ.
             let written = held.bytes.filter(|bytes| *bytes > 0)?;
-            let wanted = event.artifact.bytes_wanted.or(event.artifact.bytes).filter(|bytes| *bytes > 0)?;
-            (wanted != written && event.artifact.bytes != Some(written))
+            let wanted =
+                event.artifact().bytes_wanted.or(event.artifact().bytes).filter(|bytes| *bytes > 0)?;
+            (wanted != written && event.artifact().bytes != Some(written))
                 .then_some((Cause::SizeMismatch, held))
         }
         _ => None,
@@ -92,7 +100,7 @@ fn judge<'w>(history: &History, event: &Event, held: Option<&'w Written>) -> Opt
 }
 
 fn finish(store: &StoreId, cause: &Cause, actor: &WorkerId, mut conflict: Conflict) -> Finding {
-    let victims = conflict.victims.iter().map(WorkerId::as_str).collect::<Vec<_>>().join(", ");
+    let victims = conflict.victims.iter().map(|victim| victim.as_str()).collect::<Vec<_>>().join(", ");
     let (keys, felt) = (conflict.keys, conflict.felt);
     let summary = match cause {
         Cause::Cleared => format!(

@@ -137,7 +137,9 @@ impl Pressure {
         self.proofs.push(observation.clone());
     }
 
-    fn finish(self, view: &View<'_>, store: &str) -> Option<Finding> {
+    fn finish(mut self, view: &View<'_>, store: &str) -> Option<Finding> {
+        // In the order of time: the first ones are shown, whoever tells of it later.
+        self.proofs.sort_by_key(|proof| (proof.envelope.wall, proof.envelope.id));
         let refused = self.refused_by_words.max(self.refused_by_counters);
         let starved = self.attempts > 0.0 && self.successes == 0.0;
         let only_waits = refused == 0.0 && self.attempts == 0.0 && self.waits > 0.0;

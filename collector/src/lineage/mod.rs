@@ -14,14 +14,7 @@ use std::collections::BTreeMap;
 
 /// The lineage of every request that a source names, by the client's id; at most `limit` of them.
 pub fn all(view: &View<'_>, limit: usize) -> Vec<Lineage> {
-    let mut fates: BTreeMap<RequestStem, Decided> = BTreeMap::new();
-    for member in view.roster().members() {
-        for decided in unarrived::of_worker(view, &member.id) {
-            if let Some(stem) = decided.trouble.stem.clone() {
-                fates.insert(stem, decided);
-            }
-        }
-    }
+    let fates = fates(view);
     view.keys(IndexKind::Request)
         .into_iter()
         .filter_map(|key| match key {
@@ -30,6 +23,19 @@ pub fn all(view: &View<'_>, limit: usize) -> Vec<Lineage> {
         })
         .take(limit)
         .collect()
+}
+
+/// What became of every request whose KV did not arrive.
+pub fn fates(view: &View<'_>) -> BTreeMap<RequestStem, Decided> {
+    let mut fates: BTreeMap<RequestStem, Decided> = BTreeMap::new();
+    for member in view.roster().members() {
+        for decided in unarrived::of_worker(view, &member.id) {
+            if let Some(stem) = decided.trouble.stem.clone() {
+                fates.insert(stem, decided);
+            }
+        }
+    }
+    fates
 }
 
 /// The lineage of one request; `None` when no leg and no failure tells which worker decoded it.

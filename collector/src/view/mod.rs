@@ -3,24 +3,28 @@
 //! A [`View`] is a pure function of the ledger: it reads and never writes, asks no clock and remembers only what it
 //! read. Detectors get observations sorted by time, and the [`Roster`]: every worker with its facts and epochs.
 
+pub mod hearing;
 pub mod request;
 pub mod roster;
 pub mod timeline;
 
+use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
-use kvprov_model::observation::{Body, Counters, Observation, RequestLeg};
+use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+pub use hearing::{Heard, Hearing};
 pub use roster::{Member, Roster};
 
 /// No counter of tokens, requests or bytes moves this far in one interval.
 const ABSURD: f64 = 1e16;
 
-type Selected = Rc<Vec<Observation>>;
+/// Observations as a view has read them, shared by whoever looks at them.
+pub type Selected = Rc<Vec<Observation>>;
 type Legs = Rc<Vec<(Observation, RequestLeg)>>;
 
 /// The order of a view: by time, then by place in the stream.
@@ -44,9 +48,15 @@ pub struct View<'l> {
     ledger: &'l dyn Ledger,
     roster: Rc<Roster>,
     watermarks: BTreeMap<NodeId, WallTime>,
+    silent: BTreeSet<NodeId>,
+    /// What a conclusion waits for: nodes, and the earliest time up to which they have to be heard.
+    awaited: RefCell<BTreeMap<NodeId, WallTime>>,
+    /// Before this time something was left out of what was read.
+    cut_before: Cell<Option<WallTime>>,
     read: RefCell<BTreeMap<IndexKey, Selected>>,
     intervals: RefCell<BTreeMap<WorkerId, Rc<Vec<Interval>>>>,
     legs: RefCell<Option<Legs>>,
+    histories: RefCell<BTreeMap<StoreId, Rc<History>>>,
     cut: Cell<u64>,
     failed: RefCell<Option<LedgerError>>,
 }
@@ -54,16 +64,34 @@ pub struct View<'l> {
 impl<'l> View<'l> {
     /// A view of the ledger. Reads the roster at once.
     pub fn new(ledger: &'l dyn Ledger, progress: Progress) -> Result<Self, LedgerError> {
+        Self::over(ledger, progress, &Hearing::default())
+    }
+
+    /// A view of the ledger of a running collector.
+    pub fn running(ledger: &'l dyn Ledger, hearing: &Hearing) -> Result<Self, LedgerError> {
+        Self::over(ledger, Progress::Running, hearing)
+    }
+
+    pub(crate) fn over(
+        ledger: &'l dyn Ledger,
+        progress: Progress,
+        hearing: &Hearing,
+    ) -> Result<Self, LedgerError> {
         let roster = Rc::new(Roster::build(&ledger.select(&IndexKey::Roster)?.observations));
-        let watermarks = ledger.watermarks();
+        let mut watermarks = ledger.watermarks();
+        watermarks.extend(hearing.complete.iter().map(|(node, time)| (node.clone(), *time)));
         Ok(Self {
             progress,
             ledger,
             roster,
             watermarks,
+            silent: hearing.silent.clone(),
+            awaited: RefCell::default(),
+            cut_before: Cell::new(None),
             read: RefCell::default(),
             intervals: RefCell::default(),
             legs: RefCell::default(),
+            histories: RefCell::default(),
             cut: Cell::new(0),
             failed: RefCell::default(),
         })
@@ -79,18 +107,49 @@ impl<'l> View<'l> {
         self.watermarks.get(node).copied()
     }
 
-    /// Whether every node of these workers has delivered everything up to a time. What is absent before that is
-    /// really absent; until then nothing may be concluded from absence.
-    pub fn has_passed<'w>(
-        &self,
-        workers: impl IntoIterator<Item = &'w Member>,
-        time: Option<WallTime>,
-    ) -> bool {
+    /// Whether these workers have been heard up to a time. What is absent before that is really absent; until then
+    /// nothing may be concluded from absence. A worker that is gone has to be heard up to its end, which is all that it
+    /// can have said; a silent node is not waited for.
+    pub fn heard<'w>(&self, workers: impl IntoIterator<Item = &'w Member>, time: Option<WallTime>) -> Heard {
         if self.progress == Progress::Ended {
-            return true;
+            return Heard::All;
         }
-        let Some(time) = time else { return false };
-        workers.into_iter().all(|member| self.watermark(&member.node).is_some_and(|mark| mark >= time))
+        let Some(time) = time else { return Heard::Waiting };
+        let mut silent = BTreeSet::new();
+        for member in workers {
+            let until = member.gone.map_or(time, |gone| gone.min(time));
+            if self.watermark(&member.node).is_some_and(|mark| mark >= until) {
+                continue;
+            }
+            if !self.silent.contains(&member.node) {
+                let mut awaited = self.awaited.borrow_mut();
+                let earliest = awaited.entry(member.node.clone()).or_insert(until);
+                *earliest = until.min(*earliest);
+                return Heard::Waiting;
+            }
+            silent.insert(member.node.clone());
+        }
+        if silent.is_empty() { Heard::All } else { Heard::Except(silent) }
+    }
+
+    /// What conclusions have waited for since this was asked last: when one of these nodes has been heard up to its time,
+    /// there may be more to conclude.
+    pub fn take_awaited(&self) -> BTreeMap<NodeId, WallTime> {
+        self.awaited.take()
+    }
+
+    /// The workers that can tell what became of a request of a worker: itself, the routers, whoever has no known role,
+    /// and those that took part.
+    pub fn witnesses<'v>(
+        &'v self,
+        worker: &'v WorkerId,
+        part: &'v BTreeSet<String>,
+    ) -> impl Iterator<Item = &'v Member> {
+        self.roster.members().filter(move |member| {
+            member.id == *worker
+                || matches!(member.role, None | Some(Role::Router))
+                || part.contains(member.id.as_str())
+        })
     }
 
     /// Whether something of a worker was lost, so that absence on it proves nothing.
@@ -108,6 +167,10 @@ impl<'l> View<'l> {
             Ok(selection) => {
                 self.cut.set(self.cut.get() + selection.cut);
                 let mut observations = selection.observations;
+                if selection.cut > 0 {
+                    let oldest = observations.iter().filter_map(|o| o.envelope.wall).min();
+                    self.cut_before.set(self.cut_before.get().max(oldest));
+                }
                 // Clocks that print whole seconds make ties; within a stream its order is the order of events.
                 observations.sort_by(|a, b| order(a).cmp(&order(b)));
                 Rc::new(observations)
@@ -137,6 +200,11 @@ impl<'l> View<'l> {
         self.cut.get()
     }
 
+    /// The time before which some selection left something out; `None` where everything was read.
+    pub fn cut_before(&self) -> Option<WallTime> {
+        self.cut_before.get()
+    }
+
     /// The first error of the ledger while the view was used. Findings made from such a view must be dropped.
     pub fn finish(self) -> Result<(), LedgerError> {
         match self.failed.into_inner() {
@@ -158,6 +226,16 @@ impl<'l> View<'l> {
     /// All that happened in a store.
     pub fn store(&self, store: &StoreId) -> Selected {
         self.select(IndexKey::Store(store.clone()))
+    }
+
+    /// The history of a store, made at the first time that somebody asks for it.
+    pub(crate) fn history(&self, store: &StoreId, make: impl FnOnce() -> History) -> Rc<History> {
+        if let Some(found) = self.histories.borrow().get(store) {
+            return Rc::clone(found);
+        }
+        let found = Rc::new(make());
+        self.histories.borrow_mut().insert(store.clone(), Rc::clone(&found));
+        found
     }
 
     /// All that compares workers with each other.

@@ -31,6 +31,18 @@ pub struct Member {
     pub watched_by: BTreeSet<String>,
     /// When its end was seen.
     pub gone: Option<WallTime>,
+    /// The signal that ended it, where seen.
+    pub exit_signal: Option<i64>,
+    /// Settings as its arguments and environment show them.
+    pub settings: BTreeMap<String, String>,
+    /// Process ids of its tree.
+    pub pids: BTreeSet<String>,
+    /// Its Kubernetes pod, where it has one.
+    pub pod: Option<String>,
+    /// Records lost of it, by stage and reason.
+    pub losses: BTreeMap<(String, String), u64>,
+    /// The first and the last time at which something was said of who it is.
+    pub told: Option<(WallTime, WallTime)>,
     /// Factors of the worker over time.
     factors: BTreeMap<String, Timeline<Factor>>,
     /// Factors that are not fully known: they stand only where no full one does.
@@ -70,6 +82,12 @@ impl Roster {
                 fact_origins: BTreeMap::new(),
                 watched_by: BTreeSet::new(),
                 gone: None,
+                exit_signal: None,
+                settings: BTreeMap::new(),
+                pids: BTreeSet::new(),
+                pod: None,
+                losses: BTreeMap::new(),
+                told: None,
                 factors: BTreeMap::new(),
                 hints: BTreeMap::new(),
                 adapters: BTreeMap::new(),
@@ -131,6 +149,12 @@ impl Roster {
     }
 }
 
+fn newer_of(old: &mut Option<String>, new: &Option<String>) {
+    if new.is_some() {
+        old.clone_from(new);
+    }
+}
+
 fn port_of(endpoint: &str) -> Option<&str> {
     let end = endpoint.trim_end_matches('/');
     let port = end.rsplit_once(':').map_or(end, |(_, port)| port);
@@ -143,15 +167,18 @@ fn port_of(endpoint: &str) -> Option<&str> {
 impl Member {
     fn take(&mut self, observation: &Observation) {
         let wall = observation.envelope.wall;
+        if let Some(wall) = wall {
+            let (first, last) = self.told.unwrap_or((wall, wall));
+            self.told = Some((first.min(wall), last.max(wall)));
+        }
         match &observation.body {
             Body::Worker(worker) => {
-                let newer = |old: &mut Option<String>, new: &Option<String>| {
-                    if new.is_some() {
-                        old.clone_from(new);
-                    }
-                };
-                newer(&mut self.engine, &worker.engine);
-                newer(&mut self.version, &worker.engine_version);
+                newer_of(&mut self.pod, &worker.pod);
+                self.pids.extend(worker.pids.iter().cloned());
+                self.settings
+                    .extend(worker.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
+                newer_of(&mut self.engine, &worker.engine);
+                newer_of(&mut self.version, &worker.engine_version);
                 if worker.role.is_some() {
                     self.role.clone_from(&worker.role);
                 }
@@ -172,7 +199,16 @@ impl Member {
                     };
                 }
             }
-            Body::WorkerGone(_) => self.gone = self.gone.max(wall),
+            Body::WorkerGone(gone) => {
+                self.gone = self.gone.max(wall);
+                self.exit_signal = gone.exit_signal.or(self.exit_signal);
+            }
+            Body::Loss(loss) => {
+                let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+                let records = loss.records.and_then(|records| u64::try_from(records).ok()).unwrap_or(1);
+                let lost = self.losses.entry((word(&loss.stage), word(&loss.reason))).or_insert(0);
+                *lost = lost.saturating_add(records);
+            }
             Body::Factor(body) => {
                 let (Some(name), Some(algorithm), Some(value)) = (&body.factor, &body.algorithm, &body.value)
                 else {
@@ -226,6 +262,21 @@ impl Member {
             }
         }
         at
+    }
+
+    /// Every factor as it was last stated, with the time from which it holds (`None`: from the beginning) and the adapter
+    /// that has it, where it is not the worker's own.
+    pub fn factors(&self) -> Vec<(&str, Option<&str>, Option<WallTime>, &Factor)> {
+        let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
+        let own = self.factors.iter().chain(hints).filter_map(|(name, timeline)| {
+            let (since, factor) = timeline.last()?;
+            Some((name.as_str(), None, since, factor))
+        });
+        let of_adapters = self.adapters.iter().filter_map(|(adapter, timeline)| {
+            let (since, factor) = timeline.last()?;
+            Some(("adapter", Some(adapter.as_str()), since, factor))
+        });
+        own.chain(of_adapters).collect()
     }
 
     /// The digest of an adapter, by name, at a time.

@@ -46,6 +46,12 @@ impl<T: Ord + Clone> Timeline<T> {
         (!self.disputed.contains(from)).then_some(value)
     }
 
+    /// The last statement, and the time from which it holds; `None` where it is disputed.
+    pub fn last(&self) -> Option<(Option<WallTime>, &T)> {
+        let (from, value) = self.from.iter().next_back()?;
+        (!self.disputed.contains(from)).then_some((*from, value))
+    }
+
     /// The times at which the value became another one.
     pub fn changes(&self) -> Vec<WallTime> {
         let entries: Vec<_> = self.from.iter().collect();

@@ -50,6 +50,11 @@ impl Build {
                 self.weights.push(grammar);
             }
         }
+        for entry in file.process {
+            if let Some(signature) = self.process(context, &entry) {
+                self.processes.push(signature);
+            }
+        }
     }
 
     fn json(&mut self, context: &Context<'_>, entry: &Spanned<RawJson>) -> Option<JsonSignature> {

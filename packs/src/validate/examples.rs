@@ -4,6 +4,33 @@ use super::{Example, ExampleOf};
 use crate::error::PackError;
 use crate::load::Packs;
 use crate::matcher::Speaker;
+use crate::process::{Closer, Pattern};
+
+/// Says yes to what an example cannot show.
+struct Grants;
+
+impl Closer for Grants {
+    fn has_variable(&mut self, _: &Pattern) -> bool {
+        true
+    }
+
+    fn has_mapped(&mut self, _: &Pattern) -> bool {
+        true
+    }
+}
+
+/// Words of a command line; single quotes keep blanks.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, piece) in line.split('\'').enumerate() {
+        if index % 2 == 0 {
+            words.extend(piece.split_whitespace().map(str::to_owned));
+        } else {
+            words.push(piece.to_owned());
+        }
+    }
+    words
+}
 
 impl Packs {
     /// Every example that is not read as its entry.
@@ -27,6 +54,16 @@ impl Packs {
                 Some(file) => format!("the example is read as {}; order the expressions", file.factor),
                 None => "the example does not match; correct the expression or the example".to_owned(),
             },
+            ExampleOf::Process(id) => {
+                let arguments = words(&example.text);
+                match self.processes.recognise(&arguments, "", &mut Grants) {
+                    Some(found) if found.id == *id => return None,
+                    Some(found) => {
+                        format!("the example is read as {}; narrow that entry or order them", found.id)
+                    }
+                    None => "the example is not recognised; correct the entry or the example".to_owned(),
+                }
+            }
         };
         Some(example.place.error(problem))
     }

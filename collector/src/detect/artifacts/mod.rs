@@ -3,79 +3,118 @@
 //! Four detectors read it: `cross_revision_hit`, `keyspace_fork`, `mutual_eviction`, `store_conflict`. Order across
 //! nodes is as good as their clocks; no verdict needs more than seconds.
 
-use crate::view::View;
+use crate::view::{Selected, View};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, Artifact, ArtifactAction, Body, Observation, Outcome, Tier};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// A removal this close to a call that empties the store belongs to it.
 const CLEAR_SPAN: i64 = 60 * SECOND;
 
-/// One event of one artifact.
+/// One event of one artifact. It points into what the view has read: a store has many.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// When, on the node's clock.
     pub at: Option<WallTime>,
     /// Who.
-    pub actor: WorkerId,
+    pub actor: Rc<WorkerId>,
     /// What.
     pub action: ArtifactAction,
-    /// The event's fields.
-    pub artifact: Artifact,
-    /// The observation.
-    pub observation: Observation,
+    read: Selected,
+    index: usize,
 }
 
 /// Who wrote what now lies under a key.
 #[derive(Debug, Clone)]
 pub struct Written {
     /// Who.
-    pub by: WorkerId,
+    pub by: Rc<WorkerId>,
     /// When.
     pub at: Option<WallTime>,
     /// Bytes, where seen.
     pub bytes: Option<i64>,
-    /// The observation.
-    pub observation: Observation,
+    read: Selected,
+    index: usize,
 }
 
 /// Everything that happened to the artifacts of one store, by key, in time order.
+#[derive(Debug)]
 pub struct History {
     /// Events by key.
     pub keys: BTreeMap<String, Vec<Event>>,
-    owners: BTreeSet<WorkerId>,
+    owners: BTreeSet<Rc<WorkerId>>,
     clears: Vec<(WorkerId, Option<WallTime>, Observation)>,
+}
+
+// === impl Event ===
+
+impl Event {
+    /// The observation.
+    pub fn observation(&self) -> &Observation {
+        &self.read[self.index]
+    }
+
+    /// The event's fields.
+    pub fn artifact(&self) -> &Artifact {
+        static NOTHING: LazyLock<Artifact> = LazyLock::new(Artifact::default);
+        match &self.observation().body {
+            Body::Artifact(artifact) => artifact,
+            _ => &NOTHING,
+        }
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    /// The observation.
+    pub fn observation(&self) -> &Observation {
+        &self.read[self.index]
+    }
 }
 
 // === impl History ===
 
 impl History {
-    /// Reads the history of a store.
-    pub fn of(view: &View<'_>, store: &StoreId) -> Self {
+    /// The history of a store; a view reads it once.
+    pub fn of(view: &View<'_>, store: &StoreId) -> Rc<Self> {
+        view.history(store, || Self::read(view, store))
+    }
+
+    fn read(view: &View<'_>, store: &StoreId) -> Self {
         let mut keys: BTreeMap<String, Vec<Event>> = BTreeMap::new();
-        let mut actors: BTreeSet<WorkerId> = BTreeSet::new();
-        let mut owners: BTreeSet<WorkerId> = BTreeSet::new();
-        for observation in view.store(store).iter() {
+        let mut actors: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
+        let mut owners: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
+        let read = view.store(store);
+        for (index, observation) in read.iter().enumerate() {
             let Body::Artifact(artifact) = &observation.body else { continue };
             let (Some(key), Some(action), Some(actor)) =
                 (&artifact.key, &artifact.action, &observation.envelope.worker)
             else {
                 continue;
             };
-            if !actors.contains(actor) {
-                actors.insert(actor.clone());
+            let actor = match actors.get(actor) {
+                Some(held) => Rc::clone(held),
+                None => {
+                    let actor = Rc::new(actor.clone());
+                    actors.insert(Rc::clone(&actor));
+                    actor
+                }
+            };
+            if *action == ArtifactAction::Written && !owners.contains(&actor) {
+                owners.insert(Rc::clone(&actor));
             }
-            if *action == ArtifactAction::Written && !owners.contains(actor) {
-                owners.insert(actor.clone());
+            let at = observation.envelope.wall;
+            let event = Event { at, actor, action: action.clone(), read: Rc::clone(&read), index };
+            match keys.get_mut(key) {
+                Some(events) => events.push(event),
+                None => {
+                    keys.insert(key.clone(), vec![event]);
+                }
             }
-            keys.entry(key.clone()).or_default().push(Event {
-                at: observation.envelope.wall,
-                actor: actor.clone(),
-                action: action.clone(),
-                artifact: artifact.clone(),
-                observation: observation.clone(),
-            });
         }
         let clears = actors.iter().flat_map(|actor| storage_resets(view, actor)).collect();
         Self { keys, owners, clears }
@@ -89,10 +128,11 @@ impl History {
             match event.action {
                 ArtifactAction::Written => {
                     held = Some(Written {
-                        by: event.actor.clone(),
+                        by: Rc::clone(&event.actor),
                         at: event.at,
-                        bytes: event.artifact.bytes,
-                        observation: event.observation.clone(),
+                        bytes: event.artifact().bytes,
+                        read: Rc::clone(&event.read),
+                        index: event.index,
                     });
                 }
                 ArtifactAction::Removed | ArtifactAction::Cleared => held = None,
@@ -113,7 +153,7 @@ impl History {
                 (Some(at), Some(event)) => at.since(event).abs() <= CLEAR_SPAN,
                 _ => false,
             };
-            (*actor == event.actor && near).then_some(observation)
+            (*actor == *event.actor && near).then_some(observation)
         })
     }
 
@@ -125,9 +165,9 @@ impl History {
     /// What a victim did to a key after it was removed under its feet: missed it, found it gone, or wrote it again.
     pub fn reaction<'h>(&'h self, key: &str, victim: &WorkerId, removal: &Event) -> Option<&'h Event> {
         self.keys.get(key)?.iter().find(|event| {
-            event.actor == *victim
+            *event.actor == *victim
                 && event.at >= removal.at
-                && event.observation.envelope.id != removal.observation.envelope.id
+                && event.observation().envelope.id != removal.observation().envelope.id
                 && matches!(
                     event.action,
                     ArtifactAction::Missed | ArtifactAction::Gone | ArtifactAction::Written

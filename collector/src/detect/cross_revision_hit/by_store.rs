@@ -11,33 +11,42 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// The complete set of findings on a store.
 pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
-    let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String, BTreeSet<String>)> = BTreeMap::new();
+    let mut drafts: BTreeMap<(Cause, Rc<WorkerId>), (Draft, String, BTreeSet<String>)> = BTreeMap::new();
+    let mut reads: Vec<(&String, &Event, Written)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
-            let Some(held) = held.filter(|_| consumed(event)) else { return };
-            let Some((cause, confidence, what, because)) = judge(view, event, held) else { return };
-            let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
-                let subject = format!("{store} -> {}", event.actor);
-                let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, subject);
-                draft.worker(event.actor.as_str());
-                (draft, what, BTreeSet::new())
-            });
-            let (draft, _, keys) = entry;
-            draft.at_least(confidence).worker(held.by.as_str()).at(event.at);
-            if keys.insert(key.clone()) {
-                draft.events(1);
-            }
-            if keys.len() <= 4 {
-                draft.proof(&held.observation).proof(&event.observation).proofs(&because);
-            }
-            if confidence != Confidence::Confirmed {
-                draft.unknown("the digests of both revisions");
-            }
+            reads.extend(held.filter(|_| consumed(event)).map(|held| (key, event, held.clone())));
         });
+    }
+    // In the order of time: the first ones are shown, whichever keys come later.
+    reads.sort_by_key(|(_, event, _)| (event.at, event.observation().envelope.id));
+    for (key, event, held) in &reads {
+        let Some((cause, confidence, what, because)) = judge(view, event, held) else { continue };
+        let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
+            let subject = format!("{store} -> {}", event.actor);
+            let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, subject);
+            draft.worker(event.actor.as_str());
+            (draft, what, BTreeSet::new())
+        });
+        let (draft, _, keys) = entry;
+        draft.at_least(confidence).worker(held.by.as_str()).at(event.at);
+        if keys.insert((*key).clone()) {
+            draft.events(1);
+        }
+        if keys.len() <= 4 {
+            draft.context(held.observation()).proof(event.observation());
+            because.iter().for_each(|update| {
+                draft.context(update);
+            });
+        }
+        if confidence != Confidence::Confirmed {
+            draft.unknown("the digests of both revisions");
+        }
     }
     drafts
         .into_iter()
@@ -54,7 +63,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
 /// Whether an event took bytes from the store. A reader that maps the file shows no count.
 fn consumed(event: &Event) -> bool {
     matches!(event.action, ArtifactAction::Read | ArtifactAction::Partial)
-        && event.artifact.bytes.is_none_or(|bytes| bytes > 0)
+        && event.artifact().bytes.is_none_or(|bytes| bytes > 0)
 }
 
 fn judge(

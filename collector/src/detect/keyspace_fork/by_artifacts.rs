@@ -27,17 +27,21 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
     let mut by_content: BTreeMap<(&str, &str), BTreeMap<Fields, Vec<&Event>>> = BTreeMap::new();
     for event in history.keys.values().flatten() {
-        let (Some(content), Some(grammar)) = (&event.artifact.content, &event.artifact.grammar) else {
+        let (Some(content), Some(grammar)) = (&event.artifact().content, &event.artifact().grammar) else {
             continue;
         };
         let fields: Fields = event
-            .artifact
+            .artifact()
             .fields
             .iter()
             .filter(|(name, _)| !RANKS.contains(&name.as_str()))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         by_content.entry((grammar, content)).or_default().entry(fields).or_default().push(event);
+    }
+    // The keys of several ranks are one variant; what matters is the order of time.
+    for events in by_content.values_mut().flat_map(BTreeMap::values_mut) {
+        events.sort_by_key(|event| (event.at, event.observation().envelope.id));
     }
     let mut drafts: BTreeMap<Cause, (Draft, BTreeSet<String>)> = BTreeMap::new();
     for variants in by_content.values().filter(|variants| variants.len() > 1) {
@@ -50,12 +54,12 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
                 )
             });
             draft.worker(stored.actor.as_str()).worker(asked.actor.as_str());
-            draft.at(stored.at).at(asked.at);
-            if contents.insert(asked.artifact.content.clone().unwrap_or_default()) {
+            draft.at(asked.at);
+            if contents.insert(asked.artifact().content.clone().unwrap_or_default()) {
                 draft.events(1);
             }
             if contents.len() <= 4 {
-                draft.proof(&stored.observation).proof(&asked.observation);
+                draft.context(stored.observation()).proof(asked.observation());
             }
         }
     }
@@ -90,7 +94,10 @@ fn fork<'h>(
     a: (&Fields, &Vec<&'h Event>),
     b: (&Fields, &Vec<&'h Event>),
 ) -> Option<(Cause, &'h Event, &'h Event)> {
-    let (stored, asked) = stored_then_asked(a.1, b.1).or_else(|| stored_then_asked(b.1, a.1))?;
+    let ways = [stored_then_asked(a.1, b.1), stored_then_asked(b.1, a.1)];
+    // The way that was seen first stands, whatever comes later.
+    let (stored, asked) =
+        ways.into_iter().flatten().min_by_key(|(_, asked)| (asked.at, asked.observation().envelope.id))?;
     let names: BTreeSet<&String> = a.0.keys().chain(b.0.keys()).collect();
     let different: Vec<&str> =
         names.into_iter().filter(|name| a.0.get(*name) != b.0.get(*name)).map(String::as_str).collect();

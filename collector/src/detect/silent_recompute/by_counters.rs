@@ -31,14 +31,19 @@ pub(super) fn add(
     let baseline = member.number(fact::LOCAL_COMPUTE_BASELINE).unwrap_or(1.0);
     let block = member.number(fact::BLOCK_SIZE).unwrap_or(16.0);
     let explained = Explained::by_routers(view, worker);
+    let nobody = BTreeSet::new();
     for interval in view.intervals(worker).iter() {
         let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
         let answered = interval.increase(counter::REQUESTS_ANSWERED);
         let above = computed - baseline * answered;
         // A failure or a routing decision that explains the tokens may be told a little later than they are counted.
-        let settled =
-            view.has_passed(view.roster().members(), interval.until.map(|until| until.plus(SETTLE)));
-        if !settled || above < 1.0 || answered < 1.0 || interval.increase(counter::PREEMPTIONS) > 0.0 {
+        let until = interval.until.map(|until| until.plus(SETTLE));
+        let heard = view.heard(view.witnesses(worker, &nobody), until);
+        if !heard.is_settled()
+            || above < 1.0
+            || answered < 1.0
+            || interval.increase(counter::PREEMPTIONS) > 0.0
+        {
             continue;
         }
         // Failures told one by one are stated with their own cause; their tokens are not always known.
@@ -62,6 +67,9 @@ pub(super) fn add(
         draft.at(interval.since);
         if view.roster().routers().any(|router| view.has_loss(&router.id)) {
             draft.unknown("what the router's lost lines said");
+        }
+        if let Some(silence) = heard.unknown() {
+            draft.unknown(silence);
         }
         draft.unknown("the routing: whether these requests were meant for the decode worker alone");
     }

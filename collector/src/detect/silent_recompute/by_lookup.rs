@@ -13,6 +13,9 @@ use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, CacheUse, Observation, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A request that is looked up again is so within this time.
+const SETTLE: i64 = 15 * kvprov_model::clock::SECOND;
+
 /// Adds the requests of a decode worker whose lookup found nothing of what was stored for them.
 pub(super) fn add(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Cause, Draft>) {
     let Some(member) = view.roster().get(worker).filter(|member| member.role == Some(Role::Decode)) else {
@@ -29,6 +32,11 @@ pub(super) fn add(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Caus
         let (Some(id), Some(0), Some(asked)) = (&used.request_id, used.hit, used.asked) else { continue };
         let stem = RequestStem::of(id);
         if (asked as f64) < block || found.contains(&stem) || !done.insert(stem) {
+            continue;
+        }
+        // The write may be on its way: only a later lookup shows it.
+        let until = observation.envelope.wall.map(|wall| wall.plus(SETTLE));
+        if observation.envelope.wall.is_some() && !view.heard([member], until).is_settled() {
             continue;
         }
         let told = view.request(&RequestStem::of(id));

@@ -136,7 +136,14 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     decided.extend(reports.rest(view, worker, &policy, &decided));
     for one in decided.iter_mut().filter(|one| !one.proven && one.trouble.last.is_some()) {
         let until = one.trouble.last.map(|last| last.plus(SETTLE));
-        one.settled = view.has_passed(view.roster().members(), until);
+        let heard = view.heard(view.witnesses(worker, &one.trouble.workers), until);
+        one.settled = heard.is_settled();
+        if let Some(silence) = heard.unknown() {
+            one.unknown = Some(match one.unknown.take() {
+                Some(unknown) => format!("{unknown}; {silence}"),
+                None => silence,
+            });
+        }
     }
     decided
 }

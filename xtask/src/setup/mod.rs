@@ -3,19 +3,44 @@
 //! Nothing is installed that is there. The toolchain itself comes from rustup; `.ci/run` cares for a linker before
 //! cargo can run at all.
 
+mod kernel;
+
 use crate::step;
 use anyhow::{Context, Result};
 use std::process::Command;
 
+/// `cargo xtask setup`: everything that any task calls.
+pub(crate) fn task() -> Result<()> {
+    let checks = checks()?;
+    let kernel = kernel::run()?;
+    if !checks && !kernel.installed {
+        println!("nothing to install: rustfmt and clippy are there, {}", kernel.found);
+    }
+    Ok(())
+}
+
 /// Makes sure that everything is there which the checks call.
 pub(crate) fn run() -> Result<()> {
-    component("rustfmt", "cargo-fmt", "the format check calls it")?;
-    component("clippy", "cargo-clippy", "the lints call it")?;
+    checks()?;
+    for_kernel_programs()
+}
+
+/// Makes sure that the kernel programs can be built.
+pub(crate) fn for_kernel_programs() -> Result<()> {
+    println!("    {}", kernel::run()?.found);
+    Ok(())
+}
+
+/// What the checks call besides the kernel programs; `true` when something was installed.
+fn checks() -> Result<bool> {
+    let mut installed = component("rustfmt", "cargo-fmt", "the format check calls it")?;
+    installed |= component("clippy", "cargo-clippy", "the lints call it")?;
     if std::env::var_os("KVPROV_DENY").is_some() && !step::is_installed("cargo-deny") {
         println!("    installing cargo-deny by cargo: KVPROV_DENY asks for its checks; this takes minutes");
         step::cargo(&["install", "--locked", "cargo-deny"])?;
+        installed = true;
     }
-    Ok(())
+    Ok(installed)
 }
 
 /// Installs a Debian package unless its program is there.
@@ -38,10 +63,11 @@ pub(crate) fn package(program: &str, package: &str, why: &str) -> Result<()> {
     .with_context(|| format!("installing {package}; as another user than root install it by hand"))
 }
 
-fn component(name: &str, program: &str, why: &str) -> Result<()> {
+fn component(name: &str, program: &str, why: &str) -> Result<bool> {
     if step::is_installed(program) {
-        return Ok(());
+        return Ok(false);
     }
     println!("    installing {name} by rustup: {why}");
-    step::command(Command::new("rustup").args(["component", "add", name]))
+    step::command(Command::new("rustup").args(["component", "add", name]))?;
+    Ok(true)
 }

@@ -1,0 +1,336 @@
+//! The files of one factor that one worker opened, and what value they give.
+//!
+//! A single file is its plain digest, so that it equals `sha256sum`. Several (shards, an adapter with its settings)
+//! are the digest over the sorted lines `name NUL digest`. A value is full only when nothing says that a file is
+//! missing: the index of the checkpoint, the count in the names of shards, or a long quiet where neither speaks.
+
+use super::cache::FileKey;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::id::hex;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A load whose files are all known to be there is over after this quiet.
+pub(super) const QUIET: i64 = 2 * SECOND;
+/// One of which that is not known, after this.
+pub(super) const LONG_QUIET: i64 = 60 * SECOND;
+/// Files of one factor; a model of thousands of shards fits.
+const FILES: usize = 16 * 1024;
+
+/// Where a factor has one file that decides, in order of preference; the others beside it change no KV of equal
+/// tokens, and engines open different ones of them.
+const DECIDING: [(&str, &[&str]); 2] = [
+    ("tokenizer", &["tokenizer.json", "tekken.json", "tokenizer.model"]),
+    ("config", &["config.json", "params.json"]),
+];
+/// Stems of files that hold all of a factor.
+const WHOLE: [&str; 4] = ["model", "pytorch_model", "consolidated", "flax_model"];
+/// Ending of the index of a checkpoint: it repeats what the shards hold and is no part of the value.
+const INDEX: &str = ".index.json";
+
+/// One file.
+#[derive(Debug, Clone)]
+pub(super) struct LoadedFile {
+    /// `None`: the record of the open did not tell its state.
+    pub key: Option<FileKey>,
+    /// Opened since the load began; else taken over from the one before.
+    opened: bool,
+}
+
+/// The files of a factor in one directory.
+#[derive(Debug)]
+pub(super) struct Load {
+    factor: String,
+    pub files: BTreeMap<String, LoadedFile>,
+    /// Files that an index names.
+    named: BTreeSet<String>,
+    /// First and last open.
+    pub first: WallTime,
+    pub last: WallTime,
+    /// Ring position of the first open, for ids.
+    pub position: u64,
+    pub path: String,
+    /// What was told last: value or reason.
+    pub told: Option<(bool, String)>,
+}
+
+/// What the files give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    /// Known as a whole.
+    Full(String),
+    /// Files are missing or not read yet.
+    Provisional(String),
+    /// A file is not known, with the reason.
+    Unknown(&'static str),
+}
+
+/// What is known of a file's content.
+pub(super) type DigestOf<'d> = &'d dyn Fn(&FileKey) -> Option<Result<String, &'static str>>;
+
+/// What an open does to a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The file was of the load, unchanged, or joined it.
+    Same,
+    /// A file is another by now: a new load begins.
+    Changed,
+    /// No room.
+    Full,
+}
+
+/// Whether a file is the index of a checkpoint.
+pub(super) fn is_index(name: &str) -> bool {
+    name.ends_with(INDEX)
+}
+
+// === impl Load ===
+
+impl Load {
+    pub(super) fn new(factor: &str, path: &str, wall: WallTime, position: u64) -> Self {
+        Self {
+            factor: factor.to_owned(),
+            files: BTreeMap::new(),
+            named: BTreeSet::new(),
+            first: wall,
+            last: wall,
+            position,
+            path: path.to_owned(),
+            told: None,
+        }
+    }
+
+    /// A file was opened.
+    pub(super) fn opened(
+        &mut self,
+        name: &str,
+        key: Option<FileKey>,
+        path: &str,
+        wall: WallTime,
+        position: u64,
+    ) -> Effect {
+        let effect = match self.files.get(name) {
+            Some(file) if file.key == key => Effect::Same,
+            // The others changed before it, in the same load.
+            Some(file) if !file.opened => Effect::Same,
+            Some(_) => Effect::Changed,
+            None if self.files.len() >= FILES => return Effect::Full,
+            None => Effect::Same,
+        };
+        if effect == Effect::Changed {
+            // The other files may be opened again, changed or not; until then they count as they were.
+            self.files.values_mut().for_each(|file| file.opened = false);
+            self.first = wall;
+            self.position = position;
+            path.clone_into(&mut self.path);
+        }
+        self.last = self.last.max(wall);
+        self.files.insert(name.to_owned(), LoadedFile { key, opened: true });
+        effect
+    }
+
+    /// An index of this load was read.
+    pub(super) fn names(&mut self, names: &BTreeSet<String>) {
+        self.named.clone_from(names);
+    }
+
+    /// Bytes of all files.
+    pub(super) fn size(&self) -> u64 {
+        self.files.values().filter_map(|file| file.key).map(|key| key.size).sum()
+    }
+
+    /// The files that make the value.
+    fn parts(&self) -> Vec<(&str, Option<FileKey>)> {
+        let all = self.files.iter().filter(|(name, _)| !is_index(name));
+        let all: Vec<(&str, Option<FileKey>)> = all.map(|(name, file)| (name.as_str(), file.key)).collect();
+        let deciding = DECIDING.iter().find(|(factor, _)| *factor == self.factor);
+        let one = deciding.and_then(|(_, names)| {
+            names.iter().find_map(|wanted| all.iter().find(|(name, _)| name == wanted))
+        });
+        one.map_or_else(|| all.clone(), |one| vec![*one])
+    }
+
+    /// The value at a time; `None` while the load goes on, or there is nothing.
+    pub(super) fn value(&self, now: WallTime, digest: DigestOf<'_>) -> Option<Value> {
+        let parts = self.parts();
+        let quiet = now.since(self.last);
+        if parts.is_empty() || quiet < QUIET {
+            return None;
+        }
+        let mut lines = Vec::new();
+        let mut waiting = false;
+        for (name, key) in &parts {
+            let Some(key) = key else {
+                return Some(Value::Unknown("the state of a file at its open is not known"));
+            };
+            match digest(key) {
+                Some(Ok(digest)) => lines.push((*name, digest)),
+                Some(Err(reason)) => return Some(Value::Unknown(reason)),
+                None => waiting = true,
+            }
+        }
+        let value = match lines.as_slice() {
+            [(_, digest)] if parts.len() == 1 => digest.clone(),
+            _ => set_digest(&lines),
+        };
+        let is_whole = self.is_whole(&parts, quiet);
+        Some(if !waiting && is_whole { Value::Full(value) } else { Value::Provisional(value) })
+    }
+
+    /// Whether no file is missing, as far as names tell.
+    fn is_whole(&self, parts: &[(&str, Option<FileKey>)], quiet: i64) -> bool {
+        let has = |name: &str| self.files.contains_key(name);
+        // After a change, the files that were not opened again may be about to change too.
+        if self.files.iter().any(|(name, file)| !file.opened && !is_index(name)) && quiet < LONG_QUIET {
+            return false;
+        }
+        if !self.named.is_empty() {
+            return self.named.iter().all(|name| has(name));
+        }
+        // An index was opened, and what it names is not known yet.
+        if self.files.keys().any(|name| is_index(name)) && quiet < LONG_QUIET {
+            return false;
+        }
+        let shards: Vec<Shard<'_>> = parts.iter().filter_map(|(name, _)| Shard::parse(name)).collect();
+        if !shards.is_empty() {
+            return shards.iter().all(|one| {
+                let have = shards.iter().filter(|other| other.stem == one.stem && other.of == one.of).count();
+                u64::try_from(have).is_ok_and(|have| have == one.of)
+            });
+        }
+        match (self.factor.as_str(), parts) {
+            ("weights", [(name, _)]) => {
+                let stem = name.rsplit_once('.').map_or(*name, |(stem, _)| stem);
+                WHOLE.contains(&stem) || quiet >= LONG_QUIET
+            }
+            ("adapter", parts) => {
+                let settings = parts.iter().any(|(name, _)| name.ends_with(".json"));
+                let weights = parts.iter().any(|(name, _)| !name.ends_with(".json"));
+                weights && (settings || quiet >= LONG_QUIET)
+            }
+            ("weights", _) => quiet >= LONG_QUIET,
+            (_, [_]) => true,
+            // Which of several files an engine opens is its own affair: no value of the factor.
+            _ => false,
+        }
+    }
+}
+
+/// `model-00002-of-00005.safetensors`.
+struct Shard<'n> {
+    stem: &'n str,
+    of: u64,
+}
+
+impl<'n> Shard<'n> {
+    fn parse(name: &'n str) -> Option<Self> {
+        let (stem, _) = name.rsplit_once('.')?;
+        let (rest, of) = stem.rsplit_once("-of-")?;
+        let (stem, number) = rest.rsplit_once('-')?;
+        let number: u64 = number.parse().ok()?;
+        let of = of.parse().ok()?;
+        (number <= of && of > 0).then_some(Self { stem, of })
+    }
+}
+
+/// The digest of a set of files.
+fn set_digest(lines: &[(&str, String)]) -> String {
+    let mut hash = Sha256::new();
+    // Sorted by name, as the map they come from.
+    for (name, digest) in lines {
+        hash.update(name.as_bytes());
+        hash.update([0]);
+        hash.update(digest.as_bytes());
+        hash.update(b"\n");
+    }
+    hex(&hash.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(inode: u64) -> Option<FileKey> {
+        Some(FileKey { device: 1 << 20, inode, size: 10, modified: 1, changed: 1 })
+    }
+
+    fn load(factor: &str, names: &[&str]) -> Load {
+        let mut load = Load::new(factor, "/m", WallTime(0), 1);
+        for (index, name) in names.iter().enumerate() {
+            load.opened(name, key(index as u64 + 1), "/m", WallTime(0), 1);
+        }
+        load
+    }
+
+    fn is_full(load: &Load, seconds: i64) -> bool {
+        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
+        matches!(load.value(WallTime(seconds * SECOND), &digest), Some(Value::Full(_)))
+    }
+
+    #[test]
+    fn one_file_is_its_own_digest() {
+        let load = load("weights", &["model.safetensors"]);
+        let digest = |_: &FileKey| Some(Ok("d".to_owned()));
+        assert_eq!(load.value(WallTime(SECOND), &digest), None);
+        assert_eq!(load.value(WallTime(3 * SECOND), &digest), Some(Value::Full("d".to_owned())));
+    }
+
+    #[test]
+    fn shards_are_whole_when_their_count_is_reached() {
+        let mut load = load("weights", &["model-00001-of-00002.safetensors"]);
+        assert!(!is_full(&load, 600));
+        load.opened("model-00002-of-00002.safetensors", key(2), "/m", WallTime(0), 1);
+        assert!(is_full(&load, 3));
+    }
+
+    #[test]
+    fn an_index_names_what_is_missing_and_is_no_part_of_the_value() {
+        let mut with = load("weights", &["a.safetensors", "b.safetensors", "model.safetensors.index.json"]);
+        assert!(!is_full(&with, 3));
+        with.names(&["a.safetensors", "b.safetensors", "c.safetensors"].map(str::to_owned).into());
+        assert!(!is_full(&with, 600));
+        with.opened("c.safetensors", key(9), "/m", WallTime(0), 1);
+        assert!(is_full(&with, 3));
+        let mut without = load("weights", &["a.safetensors", "b.safetensors"]);
+        without.opened("c.safetensors", key(9), "/m", WallTime(0), 1);
+        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
+        let at = WallTime(600 * SECOND);
+        assert_eq!(with.value(at, &digest), without.value(at, &digest));
+    }
+
+    #[test]
+    fn files_without_a_count_are_whole_only_after_a_long_quiet() {
+        let load = load("weights", &["consolidated.00.pth", "consolidated.01.pth"]);
+        assert!(!is_full(&load, 10));
+        assert!(is_full(&load, 61));
+    }
+
+    #[test]
+    fn the_file_that_decides_stands_for_its_factor_whatever_else_was_opened() {
+        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
+        let at = WallTime(3 * SECOND);
+        let a = load("tokenizer", &["tokenizer.json", "vocab.json"]).value(at, &digest);
+        let b = load("tokenizer", &["tokenizer.json"]).value(at, &digest);
+        assert_eq!(a, b);
+        assert!(!is_full(&load("tokenizer", &["merges.txt", "vocab.json"]), 600));
+    }
+
+    #[test]
+    fn a_file_that_changed_holds_the_value_back_until_the_others_were_opened_again() {
+        let mut load = load("weights", &["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]);
+        let at = |seconds: i64| WallTime(seconds * SECOND);
+        let effect = load.opened("model-00001-of-00002.safetensors", key(11), "/m", at(100), 7);
+        assert_eq!((effect, load.position), (Effect::Changed, 7));
+        assert!(!is_full(&load, 110));
+        load.opened("model-00002-of-00002.safetensors", key(12), "/m", at(111), 8);
+        assert_eq!(load.position, 7);
+        assert!(is_full(&load, 120));
+    }
+
+    #[test]
+    fn one_file_that_is_not_known_makes_the_factor_unknown() {
+        let load = load("weights", &["model.safetensors"]);
+        let digest = |_: &FileKey| Some(Err("it could not be read"));
+        assert_eq!(load.value(WallTime(3 * SECOND), &digest), Some(Value::Unknown("it could not be read")));
+    }
+}

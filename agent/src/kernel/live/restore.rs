@@ -1,0 +1,194 @@
+//! Writes what the readers are given to the journal, and brings it back after a restart.
+//!
+//! What is told after a restart has the ids it had before, so that telling it twice adds nothing.
+
+use super::descriptors::{At, OpenFile};
+use super::journal::{Journal, Line, Remark};
+use super::notice::{ModelOpen, Notice};
+use super::process::Process;
+use super::{Listing, LiveKernel, take, worker_at};
+use crate::kernel::names::FileRole;
+use crate::kernel::record::{Operation, Record};
+use crate::source::{Place, Sink};
+use kvprov_agent_common::FileIdentity;
+use kvprov_model::clock::WallTime;
+use kvprov_model::id::WorkerId;
+use std::sync::Arc;
+
+/// What a restart brought back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Records that were read.
+    pub records: u64,
+    /// Records of the ring before this position are in the journal.
+    pub upto: u64,
+}
+
+impl LiveKernel<'_> {
+    /// Keeps a journal from now on, after reading what it holds. To be called before the first record, and after the
+    /// processes that discovery knows were added. Observations and files of models are told again.
+    pub fn with_journal(
+        &mut self,
+        journal: Journal,
+        notices: &mut dyn FnMut(Notice<'_>),
+        sink: Sink<'_>,
+    ) -> std::io::Result<Restored> {
+        let mut restored = Restored::default();
+        journal.read(&mut |line| match line {
+            Line::Upto(upto) => restored.upto = restored.upto.max(upto),
+            Line::Process { worker, pid, started: Some(started) } => {
+                let index = self.worker_index(&WorkerId(worker));
+                let is_known = self.processes.get(&pid).is_some_and(|process| !process.is_same(started));
+                // What discovery found is of now.
+                if !is_known {
+                    self.processes.insert(pid, Process::new(index, started));
+                }
+            }
+            Line::Process { pid, worker, started: None } => {
+                let is_it = self.worker_of(pid).is_some_and(|known| known.as_str() == worker);
+                if is_it {
+                    self.processes.remove(&pid);
+                }
+            }
+            Line::Record { worker, position, time, record, remark } => {
+                restored.records += 1;
+                let worker = self.worker_index(&WorkerId(worker));
+                self.bring_back(worker, position, time, record, remark, notices, sink);
+            }
+        })?;
+        self.resume = restored.upto;
+        self.journal = Some(journal);
+        Ok(restored)
+    }
+
+    /// What the journal did so far.
+    pub fn journal_counts(&self) -> Option<super::JournalCounts> {
+        self.journal.as_ref().map(Journal::counts)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of one line, used once")]
+    fn bring_back(
+        &mut self,
+        worker: u32,
+        position: u64,
+        time: u64,
+        record: Record,
+        remark: Remark,
+        notices: &mut dyn FnMut(Notice<'_>),
+        sink: Sink<'_>,
+    ) {
+        let pid = u32::try_from(record.pid).unwrap_or(0);
+        let tid = record.tid.and_then(|tid| u32::try_from(tid).ok()).unwrap_or(pid);
+        let at = At { position, time, tgid: pid, tid };
+        let path = record.path.clone().unwrap_or_else(|| Arc::from(""));
+        // Fills what is known of stores.
+        let role = self.roles.of_store(&path).map(|named| named.role);
+        match remark {
+            Remark::Opened(file, state) => match role.as_deref() {
+                Some(FileRole::Model(model)) => {
+                    let open = ModelOpen {
+                        pid,
+                        path,
+                        file: model.clone(),
+                        identity: file,
+                        state,
+                        wall: record.ts.and_then(WallTime::from_unix_seconds).unwrap_or(WallTime(0)),
+                        position,
+                    };
+                    if let Some(worker) = worker_at(&self.workers, worker) {
+                        notices(Notice::Model(open, worker));
+                    }
+                }
+                _ => self.bring_back_open(file, &record, path, at),
+            },
+            Remark::Known(file) => {
+                self.bring_back_open(file, &record, path, at);
+                return;
+            }
+            Remark::Used(file) => match self.descriptors.get_mut(&file) {
+                Some(open) => open.last = at,
+                // It was found by looking it up.
+                None => self.bring_back_open(file, &record, path, at),
+            },
+            Remark::Closed(file) => {
+                self.descriptors.remove(&file);
+            }
+            Remark::Concluded(file) => {
+                if let Some(open) = self.descriptors.get_mut(&file)
+                    && open.closing.take().is_some()
+                {
+                    self.descriptors.closing -= 1;
+                }
+            }
+            Remark::Closing(file) => {
+                if let Some(open) = self.descriptors.get_mut(&file)
+                    && open.closing.replace(at).is_none()
+                {
+                    self.descriptors.closing += 1;
+                }
+                return;
+            }
+            Remark::Held => {
+                self.listings.insert(tid, Listing { worker, position, time, record });
+                return;
+            }
+            Remark::None => {
+                if record.op == Operation::Readdir {
+                    self.listings.remove(&tid);
+                }
+            }
+        }
+        let place = Place { position, offset: position };
+        if let Some(Some(worker)) = self.workers.get_mut(worker as usize) {
+            worker.reader.record(place, &record, sink);
+        }
+    }
+
+    fn bring_back_open(&mut self, file: FileIdentity, record: &Record, path: Arc<str>, at: At) {
+        if let Some(process) = self.processes.get_mut(&at.tgid) {
+            process.has_files = true;
+        }
+        let file_system = record.fs.clone();
+        self.descriptors
+            .insert(file, OpenFile { path, file_system, owner: at.tgid, last: at, closing: None });
+    }
+
+    /// Writes what waits to the journal. `upto`: everything before that position was taken in.
+    pub(super) fn write(&mut self, upto: Option<u64>) {
+        self.connections.flush(&mut take(&self.clock, &mut self.pending));
+        let resume = self.resume.max(upto.unwrap_or(0));
+        let Some(journal) = &mut self.journal else { return };
+        if !self.pending.is_empty() && journal.begins_segment() {
+            // Whoever reads from here on has to know what the segments before told.
+            for (pid, process) in &self.processes {
+                if let Some(worker) = worker_at(&self.workers, process.worker) {
+                    journal.process(worker.as_str(), *pid, Some(process.started));
+                }
+            }
+            for (file, open) in self.descriptors.files() {
+                let worker = self.processes.get(&open.owner).map(|process| process.worker);
+                if let Some(worker) = worker.and_then(|index| worker_at(&self.workers, index)) {
+                    let mut record = super::connections::record(open.owner, open.last.tid, Operation::Open);
+                    record.path = Some(Arc::clone(&open.path));
+                    record.fs.clone_from(&open.file_system);
+                    let At { position, time, .. } = open.last;
+                    journal.record(worker.as_str(), position, time, &record, Remark::Known(*file));
+                    if let Some(closing) = open.closing {
+                        let remark = Remark::Closing(*file);
+                        journal.record(worker.as_str(), closing.position, closing.time, &record, remark);
+                    }
+                }
+            }
+        }
+        for pending in &self.pending {
+            if let Some(worker) = worker_at(&self.workers, pending.worker) {
+                let (position, time) = (pending.position, pending.time);
+                journal.record(worker.as_str(), position, time, &pending.record, pending.remark);
+            }
+        }
+        if !journal.commit(resume) {
+            self.losses.one("batch not written to the journal");
+        }
+        self.resume = resume;
+    }
+}

@@ -1,0 +1,133 @@
+//! `incident.toml` of a recording, as its workers become known.
+
+use kvprov_model::clock::WallTime;
+use kvprov_model::factor::FactorState;
+use kvprov_model::id::{NodeId, WorkerId};
+use kvprov_model::observation::{Factor, Worker, WorkerGone};
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// What is known of one worker.
+#[derive(Debug, Default)]
+struct Described {
+    node: String,
+    body: Worker,
+    /// In order of time: from when, which factor, its value.
+    epochs: Vec<(Option<WallTime>, Option<String>, String, String)>,
+    gone: Option<(Option<WallTime>, WorkerGone)>,
+}
+
+/// The manifest.
+#[derive(Debug, Default)]
+pub(super) struct Manifest {
+    workers: BTreeMap<WorkerId, Described>,
+    sources: Vec<(WorkerId, &'static str, String)>,
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    pub(super) fn worker(&mut self, worker: &WorkerId, node: &NodeId, body: &Worker) {
+        let described = self.workers.entry(worker.clone()).or_default();
+        described.node = node.as_str().to_owned();
+        let known = &mut described.body;
+        known.engine = body.engine.clone().or_else(|| known.engine.take());
+        known.engine_version = body.engine_version.clone().or_else(|| known.engine_version.take());
+        known.role = body.role.clone().or_else(|| known.role.take());
+        known.settings.extend(body.settings.clone());
+    }
+
+    pub(super) fn factor(&mut self, worker: &WorkerId, wall: Option<WallTime>, factor: &Factor) {
+        // A bundle declares what is known for sure; the rest is learnt again from the records, or stays unknown.
+        let (Some(name), Some(algorithm), Some(value), Some(FactorState::Full)) =
+            (&factor.factor, &factor.algorithm, &factor.value, &factor.state)
+        else {
+            return;
+        };
+        let described = self.workers.entry(worker.clone()).or_default();
+        let epoch = (wall, factor.adapter.clone(), name.clone(), format!("{algorithm}:{value}"));
+        if !described.epochs.contains(&epoch) {
+            described.epochs.push(epoch);
+        }
+    }
+
+    pub(super) fn gone(&mut self, worker: &WorkerId, wall: Option<WallTime>, gone: &WorkerGone) {
+        self.workers.entry(worker.clone()).or_default().gone = Some((wall, gone.clone()));
+    }
+
+    pub(super) fn source(&mut self, worker: &WorkerId, kind: &'static str, file: String) {
+        self.workers.entry(worker.clone()).or_default();
+        self.sources.push((worker.clone(), kind, file));
+    }
+
+    pub(super) fn to_toml(&self) -> String {
+        let workers = self.workers.iter().map(|(id, worker)| Value::Table(worker.to_table(id))).collect();
+        let sources = self
+            .sources
+            .iter()
+            .map(|(worker, kind, file)| {
+                let mut table = Table::new();
+                table.insert("worker".to_owned(), Value::String(worker.as_str().to_owned()));
+                table.insert("kind".to_owned(), Value::String((*kind).to_owned()));
+                table.insert("file".to_owned(), Value::String(file.clone()));
+                Value::Table(table)
+            })
+            .collect();
+        let mut root = Table::new();
+        root.insert("worker".to_owned(), Value::Array(workers));
+        root.insert("source".to_owned(), Value::Array(sources));
+        root.to_string()
+    }
+}
+
+// === impl Described ===
+
+impl Described {
+    fn to_table(&self, id: &WorkerId) -> Table {
+        let mut table = Table::new();
+        let mut text = |name: &str, value: Option<&str>| {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                table.insert(name.to_owned(), Value::String(value.to_owned()));
+            }
+        };
+        text("name", Some(id.as_str()));
+        text("node", Some(&self.node));
+        text("engine", self.body.engine.as_deref());
+        text("engine_version", self.body.engine_version.as_deref());
+        text("role", self.body.role.as_ref().map(|role| role.as_str()));
+        if let Some((wall, gone)) = &self.gone {
+            text("exited", wall.map(WallTime::to_rfc3339_nanos).as_deref());
+            for (name, number) in [("exit_signal", gone.exit_signal), ("exit_status", gone.exit_status)] {
+                if let Some(number) = number {
+                    table.insert(name.to_owned(), Value::Integer(number));
+                }
+            }
+        }
+        if !self.body.settings.is_empty() {
+            let settings = self.body.settings.iter();
+            let settings = settings.map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+            table.insert("settings".to_owned(), Value::Table(settings));
+        }
+        if !self.epochs.is_empty() {
+            table.insert("epoch".to_owned(), Value::Array(self.epochs.iter().map(epoch).collect()));
+        }
+        table
+    }
+}
+
+fn epoch((from, adapter, factor, value): &(Option<WallTime>, Option<String>, String, String)) -> Value {
+    let value = Value::String(value.clone());
+    let mut revision = Table::new();
+    match adapter {
+        Some(adapter) => {
+            revision.insert("adapters".to_owned(), Value::Table(Table::from_iter([(adapter.clone(), value)])));
+        }
+        None => drop(revision.insert(factor.clone(), value)),
+    }
+    let mut table = Table::new();
+    if let Some(from) = from {
+        table.insert("from".to_owned(), Value::String(from.to_rfc3339_nanos()));
+    }
+    table.insert("revision".to_owned(), Value::Table(revision));
+    Value::Table(table)
+}

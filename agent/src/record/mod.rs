@@ -1,0 +1,118 @@
+//! Keeps what the agent sees as a bundle, so that `replay` gives the findings again.
+//!
+//! Input: the observations that describe workers, the kernel records and the redacted log lines of their sources.
+//! Output: `incident.toml` and one file a source in a directory of its own. The names of workers are the agent's worker
+//! ids, so that findings get the same ids. Invariants: no raw log line and no token id is written; nothing already
+//! written is touched again but `incident.toml`, which is replaced as a whole.
+
+mod files;
+mod manifest;
+
+use crate::kernel::Record;
+use files::{Files, Kind};
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::{Body, Observation, SourceKind};
+use manifest::Manifest;
+use std::path::{Path, PathBuf};
+
+/// Why a recording cannot be made, or not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The directory holds something already.
+    #[error("{directory} is not empty; a recording needs a directory of its own", directory = .0.display())]
+    NotEmpty(PathBuf),
+    /// A file cannot be written.
+    #[error("writing {path}: {error}; the recording ends here, what it holds can be replayed", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// A recording in progress.
+#[derive(Debug)]
+pub struct Recorder {
+    directory: PathBuf,
+    manifest: Manifest,
+    files: Files,
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    /// Begins a recording in a new or empty directory.
+    ///
+    /// # Errors
+    /// When the directory holds something or cannot be made.
+    pub fn create(directory: &Path) -> Result<Self, RecordError> {
+        let failed = |error| RecordError::Write { path: directory.to_owned(), error };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        if std::fs::read_dir(directory).map_err(failed)?.next().is_some() {
+            return Err(RecordError::NotEmpty(directory.to_owned()));
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            manifest: Manifest::default(),
+            files: Files::new(directory.to_owned()),
+        })
+    }
+
+    /// Takes what describes workers. What logs and records say is not taken: the recording holds them.
+    pub fn observe(&mut self, observation: &Observation) {
+        let envelope = &observation.envelope;
+        let Some(worker) = &envelope.worker else { return };
+        match &observation.body {
+            Body::Worker(body) if envelope.source == SourceKind::Config => {
+                self.manifest.worker(worker, &envelope.node, body);
+            }
+            Body::Factor(factor) if envelope.source != SourceKind::Log => {
+                self.manifest.factor(worker, envelope.wall, factor);
+            }
+            Body::WorkerGone(gone) => self.manifest.gone(worker, envelope.wall, gone),
+            _ => {}
+        }
+    }
+
+    /// Takes a kernel record of a worker.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn kernel(&mut self, worker: &WorkerId, record: &Record) -> Result<(), RecordError> {
+        let line = serde_json::to_vec(record).unwrap_or_default();
+        self.line(worker, Kind::Kernel, "kernel", &line)
+    }
+
+    /// Takes a line of a log, redacted before.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn log(&mut self, worker: &WorkerId, stream: &str, redacted: &[u8]) -> Result<(), RecordError> {
+        self.line(worker, Kind::Log, stream, redacted)
+    }
+
+    fn line(&mut self, worker: &WorkerId, kind: Kind, stream: &str, line: &[u8]) -> Result<(), RecordError> {
+        let name = self.files.append(worker, kind, stream, line)?;
+        if let Some(name) = name {
+            self.manifest.source(worker, kind.as_str(), name);
+        }
+        Ok(())
+    }
+
+    /// Makes everything so far replayable.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn flush(&mut self) -> Result<(), RecordError> {
+        self.files.flush()?;
+        let path = self.directory.join("incident.toml");
+        let temporary = self.directory.join(".incident.toml.part");
+        let failed = |error| RecordError::Write { path: path.clone(), error };
+        std::fs::write(&temporary, self.manifest.to_toml()).map_err(failed)?;
+        std::fs::rename(&temporary, &path).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::bundle::Bundle;
+use crate::source::{Place, SourceContext};
+use kvprov_model::clock::WallTime;
+use kvprov_model::factor::FactorState;
+use kvprov_model::id::NodeId;
+use kvprov_model::observation::{Factor, Worker, WorkerGone};
+use kvprov_packs::Packs;
+
+fn observation(source: SourceKind, body: Body) -> Observation {
+    let context = SourceContext {
+        node: NodeId("node-a".to_owned()),
+        worker: Some(WorkerId("sglang-7-00ff".to_owned())),
+        stream: "discovery".to_owned(),
+        instance: "i".to_owned(),
+        generation: 0,
+    };
+    let place = Place { position: 1, offset: 1 };
+    context.observe(source, place, 0, Some(WallTime(1_796_000_000_123_456_789)), None, body)
+}
+
+fn factor(state: FactorState) -> Body {
+    Body::Factor(Factor {
+        factor: Some("weights".to_owned()),
+        algorithm: Some("sha256".to_owned()),
+        value: Some("ab".repeat(32)),
+        state: Some(state),
+        ..Factor::default()
+    })
+}
+
+fn replayed(directory: &Path) -> Vec<Observation> {
+    let bundle = Bundle::open(&[directory.to_owned()]).unwrap();
+    let packs = Packs::builtin();
+    let mut all = Vec::new();
+    let report = bundle.read(packs, packs.matcher(), &mut |one| all.push(one), &mut |_, _| {});
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    all
+}
+
+#[test]
+fn what_was_known_of_a_worker_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(directory.path()).unwrap();
+    let body = Worker {
+        engine: Some("sglang".to_owned()),
+        settings: [("tp_size".to_owned(), "2".to_owned())].into(),
+        ..Worker::default()
+    };
+    recorder.observe(&observation(SourceKind::Config, Body::Worker(body)));
+    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Full)));
+    let gone = WorkerGone { exit_signal: Some(9), exit_status: None };
+    recorder.observe(&observation(SourceKind::Kernel, Body::WorkerGone(gone.clone())));
+    recorder.flush().unwrap();
+    let all = replayed(directory.path());
+    assert!(all.iter().all(|one| one.envelope.node.as_str() == "node-a"));
+    assert!(all.iter().any(|one| matches!(&one.body, Body::WorkerGone(found) if *found == gone)));
+    let weights = all.iter().find(|one| matches!(one.body, Body::Factor(_))).unwrap();
+    assert_eq!(weights.envelope.wall, Some(WallTime(1_796_000_000_123_456_789)));
+    assert!(all.iter().any(
+        |one| matches!(&one.body, Body::Worker(worker) if worker.settings.get("tp_size").is_some_and(|size| size == "2"))
+    ));
+}
+
+#[test]
+fn a_factor_that_is_not_known_for_sure_is_not_declared() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(directory.path()).unwrap();
+    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Provisional)));
+    recorder.observe(&observation(SourceKind::Config, Body::Worker(Worker::default())));
+    recorder.flush().unwrap();
+    assert!(!replayed(directory.path()).iter().any(|one| matches!(one.body, Body::Factor(_))));
+}
+
+#[test]
+fn a_recording_goes_on_while_it_can_be_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(directory.path()).unwrap();
+    let worker = WorkerId("w".to_owned());
+    recorder.log(&worker, "stderr", b"INFO one").unwrap();
+    recorder.flush().unwrap();
+    replayed(directory.path());
+    recorder.log(&worker, "stderr", b"INFO two\n").unwrap();
+    recorder.flush().unwrap();
+    let text = std::fs::read_to_string(directory.path().join("000-w.log")).unwrap();
+    assert_eq!(text, "INFO one\nINFO two\n");
+}
+
+#[test]
+fn a_directory_that_holds_something_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("mine"), b"").unwrap();
+    let error = Recorder::create(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("of its own"), "{error}");
+}

@@ -1,0 +1,288 @@
+//! Finds workers and has everything of them followed.
+
+use super::adapt::NodeProcesses;
+use super::hub::Hub;
+use super::kernel::KernelCommand;
+use super::logs::LogCommand;
+use super::options::Options;
+use super::report::Report;
+use crate::access::{Access, ProcessId};
+use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
+use crate::kernel::live::Now;
+use crate::logs::LogOptions;
+use crate::logs::follow::Source;
+use kvprov_loader::client::Client;
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::Observation;
+use kvprov_packs::Packs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// All processes are looked at so often.
+const SCAN_EVERY: Duration = Duration::from_secs(2);
+/// Process news that may wait.
+const NEWS: usize = 4096;
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long the kernel thread may take to know a process.
+const ACK_PATIENCE: Duration = Duration::from_secs(2);
+/// A worker's log from before it started is another worker's, but clocks print whole seconds.
+const START_SLACK: i64 = 2 * SECOND;
+
+/// What the kernel tells of processes.
+#[derive(Debug)]
+pub(crate) enum ProcessNews {
+    /// A program was started, or a worker's process made another.
+    Started(u32),
+    /// A worker's process ended; the code as `wait(2)` encodes it.
+    Ended { pid: u32, code: u32 },
+    /// A worker moves data on a way that is not followed.
+    BlindSpot { pid: u32, way: u32, worker: WorkerId },
+}
+
+/// Who follows what is found.
+pub(crate) struct Followers {
+    pub(crate) logs: Sender<LogCommand>,
+    pub(crate) kernel: Sender<KernelCommand>,
+}
+
+/// The thread's state.
+pub(crate) struct Found {
+    discovery: Discovery<'static>,
+    access: Arc<Access>,
+    node: NodeIdentity,
+    loader: Option<Arc<Client>>,
+    hub: Arc<Hub>,
+    followers: Followers,
+    news: Receiver<ProcessNews>,
+    follows_logs: bool,
+    watched: BTreeMap<WorkerId, BTreeMap<ProcessKey, u32>>,
+    outputs: BTreeSet<(WorkerId, Output)>,
+    ways: BTreeSet<(WorkerId, u32)>,
+}
+
+// === impl Found ===
+
+impl Found {
+    pub(crate) fn new(
+        options: &Options,
+        node: NodeIdentity,
+        packs: &'static Packs,
+        access: &Arc<Access>,
+        loader: Option<Arc<Client>>,
+        hub: &Arc<Hub>,
+        followers: Followers,
+    ) -> (Self, SyncSender<ProcessNews>) {
+        let (sender, news) = sync_channel(NEWS);
+        let found = Self {
+            discovery: Discovery::new(packs, node.clone(), options.scope.clone()),
+            access: Arc::clone(access),
+            node,
+            loader: loader.filter(|_| options.sources.kernel),
+            hub: Arc::clone(hub),
+            followers,
+            news,
+            follows_logs: options.sources.logs,
+            watched: BTreeMap::new(),
+            outputs: BTreeSet::new(),
+            ways: BTreeSet::new(),
+        };
+        (found, sender)
+    }
+
+    pub(crate) fn run(mut self, end: &AtomicBool, reports: &Sender<Report>) {
+        let system = match NodeProcesses::new(Arc::clone(&self.access)) {
+            Ok(system) => system,
+            Err(error) => {
+                tracing::error!(%error, "/proc cannot be read; no worker will be found");
+                return;
+            }
+        };
+        let mut scanned: Option<Instant> = None;
+        while !end.load(Ordering::Relaxed) {
+            if scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_EVERY) {
+                scanned = Some(Instant::now());
+                match self.discovery.scan(&system, now()) {
+                    Ok(changes) => self.heed(changes, reports),
+                    Err(error) => tracing::warn!(%error, "processes cannot be listed"),
+                }
+            }
+            let news = match self.news.recv_timeout(PATIENCE) {
+                Ok(news) => news,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(PATIENCE);
+                    continue;
+                }
+            };
+            let changes = match news {
+                ProcessNews::Started(pid) => self.discovery.exec(&system, pid, now()),
+                ProcessNews::Ended { pid, code } => self.discovery.exited(&system, pid, exit(code), now()),
+                ProcessNews::BlindSpot { pid, way, worker } => {
+                    self.blind(&worker, pid, way, reports);
+                    continue;
+                }
+            };
+            self.heed(changes, reports);
+        }
+    }
+
+    fn heed(&mut self, changes: Vec<Change>, reports: &Sender<Report>) {
+        for change in changes {
+            match &change {
+                Change::Found(worker) | Change::Changed(worker) => self.follow(worker, reports),
+                Change::Gone { worker, .. } => {
+                    self.leave(worker);
+                }
+            }
+            self.tell(&change);
+            let _ = reports.send(Report::Worker(change));
+        }
+    }
+
+    fn tell(&self, change: &Change) {
+        let mut told: Vec<Observation> = Vec::new();
+        change.observe(&self.node, now(), &mut |observation| told.push(observation));
+        for observation in &mut told {
+            if let kvprov_model::observation::Body::Worker(body) = &mut observation.body {
+                body.watched_by = self.watched_by();
+            }
+        }
+        if !self.hub.take(&told) {
+            tracing::warn!("a change of a worker could not be queued; the next scan will not tell it again");
+        }
+    }
+
+    fn watched_by(&self) -> Vec<String> {
+        let sources = [("kernel", self.loader.is_some()), ("log", self.follows_logs)];
+        sources.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    fn follow(&mut self, worker: &FoundWorker, reports: &Sender<Report>) {
+        let mut reads_stream = false;
+        for process in &worker.processes {
+            let streams = self.follows_logs
+                && process.output.iter().any(|output| matches!(output, Output::Stream(_)));
+            reads_stream |= streams;
+            self.watch(worker, process, streams);
+        }
+        if !self.follows_logs {
+            return;
+        }
+        let options = LogOptions {
+            engine: Some(worker.engine.clone()),
+            version: worker.engine_version.clone(),
+            ..LogOptions::default()
+        };
+        if reads_stream && self.outputs.insert((worker.id.clone(), Output::Nowhere)) {
+            let what = "its output, as the kernel sees it written".to_owned();
+            let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
+            let command = LogCommand::Read { worker: worker.id.clone(), options: options.clone() };
+            let _ = self.followers.logs.send(command);
+        }
+        for output in worker.output_files() {
+            if !self.outputs.insert((worker.id.clone(), output.clone())) {
+                continue;
+            }
+            let Output::File { path, device, inode } = output else { continue };
+            let path = self.reachable(worker, path, *device, *inode);
+            let what = format!("the log {}", path.display());
+            let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
+            let source = Source {
+                path,
+                node: self.node.node.clone(),
+                worker: Some(worker.id.clone()),
+                options: options.clone(),
+                not_before: worker.started.map(|started| started.plus(-START_SLACK)),
+            };
+            let _ = self.followers.logs.send(LogCommand::Follow(Box::new(source)));
+        }
+    }
+
+    /// A path by which this process reaches a worker's file: its own where that is the same file, else below the
+    /// worker's root.
+    fn reachable(&self, worker: &FoundWorker, path: &Path, device: u64, inode: u64) -> PathBuf {
+        let is_same =
+            std::fs::metadata(path).is_ok_and(|found| found.dev() == device && found.ino() == inode);
+        if is_same || worker.container.is_none() {
+            return path.to_owned();
+        }
+        let root = PathBuf::from(format!("/proc/{}/root", worker.leader.pid));
+        root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn watch(&mut self, worker: &FoundWorker, process: &FoundProcess, output: bool) {
+        let Some(loader) = &self.loader else { return };
+        let mut flags = kvprov_agent_common::kernel::watch::FILES | kvprov_agent_common::kernel::watch::SOCKETS;
+        if output {
+            flags |= kvprov_agent_common::kernel::watch::OUTPUT;
+        }
+        let watched = self.watched.entry(worker.id.clone()).or_default();
+        if watched.get(&process.key) == Some(&flags) {
+            return;
+        }
+        let id = ProcessId { pid: process.key.pid, started: process.key.start };
+        let started = process
+            .key
+            .start
+            .saturating_mul(1_000_000_000 / self.node.ticks_per_second.max(1));
+        // First who reads, then what is read: a record of a process that is not known yet would be lost.
+        let (done, is_known) = sync_channel(1);
+        let command =
+            KernelCommand::Process { worker: worker.id.clone(), pid: process.key.pid, started, done };
+        if self.followers.kernel.send(command).is_err() || is_known.recv_timeout(ACK_PATIENCE).is_err() {
+            tracing::warn!(pid = process.key.pid, "the kernel thread is busy; this process is watched later");
+            return;
+        }
+        match loader.watch(id, flags) {
+            Ok(()) => drop(watched.insert(process.key, flags)),
+            // One that ended meanwhile is missed by the next scan.
+            Err(error) => tracing::debug!(%error, pid = process.key.pid, "a process is not watched"),
+        }
+    }
+
+    fn leave(&mut self, worker: &WorkerId) {
+        if let Some(loader) = &self.loader {
+            for key in self.watched.remove(worker).unwrap_or_default().keys() {
+                let _ = loader.unwatch(ProcessId { pid: key.pid, started: key.start });
+            }
+        }
+        self.outputs.retain(|(of, _)| of != worker);
+        self.ways.retain(|(of, _)| of != worker);
+        let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));
+        let _ = self.followers.logs.send(LogCommand::Gone(worker.clone()));
+    }
+
+    fn blind(&mut self, worker: &WorkerId, pid: u32, way: u32, reports: &Sender<Report>) {
+        if self.ways.insert((worker.clone(), way)) {
+            let way = match way {
+                1 => "io_uring",
+                2 => "sendfile",
+                3 => "splice",
+                4 => "copy_file_range",
+                5 => "32-bit system calls",
+                _ => "a way that is not known",
+            };
+            let _ = reports.send(Report::Blind(format!(
+                "process {pid} of {worker} moves data by {way}, which is not followed"
+            )));
+        }
+    }
+}
+
+fn now() -> WallTime {
+    WallTime(Now::read().wall)
+}
+
+fn exit(code: u32) -> Exit {
+    let signal = code & 0x7f;
+    match signal {
+        0 => Exit { signal: None, status: Some(i64::from((code >> 8) & 0xff)) },
+        signal => Exit { signal: Some(i64::from(signal)), status: None },
+    }
+}

@@ -1,0 +1,180 @@
+//! Logs: files are followed, output that is no file is read as the kernel saw it.
+
+use super::adapt::NodeFiles;
+use super::alive::Progress;
+use super::hub::Hub;
+use super::options::Options;
+use crate::access::Access;
+use crate::discover::NodeIdentity;
+use crate::kernel::live::{Now, OutputPiece};
+use crate::logs::LogOptions;
+use crate::logs::follow::{Follower, Hints, Source, SourceId, Turn};
+use crate::logs::streams::{Piece, Streams};
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::Observation;
+use kvprov_packs::Packs;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Files are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A message may wait for its next line so long, in nanoseconds: what is absent before that is absent.
+const HELD_BACK: i64 = 1_200_000_000;
+const IDLE_EVERY: Duration = Duration::from_secs(1);
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum LogCommand {
+    /// Follow a file that a worker writes.
+    Follow(Box<Source>),
+    /// Read what the kernel sees of a worker's output.
+    Read { worker: WorkerId, options: LogOptions },
+    /// A worker is gone.
+    Gone(WorkerId),
+    /// A process of a worker ended.
+    ProcessEnded { worker: WorkerId, pid: u32 },
+    /// A piece of output.
+    Output { worker: WorkerId, pid: u32, fd: i32, position: u64, wall: WallTime, bytes: Vec<u8>, skipped: u64 },
+}
+
+/// The thread's state.
+pub(crate) struct Logs {
+    follower: Follower<'static>,
+    streams: Streams<'static>,
+    hints: Hints,
+    hub: Arc<Hub>,
+    commands: Receiver<LogCommand>,
+    sources: BTreeMap<WorkerId, Vec<(PathBuf, SourceId)>>,
+    progress: Progress,
+}
+
+// === impl LogCommand ===
+
+impl LogCommand {
+    pub(crate) fn output(piece: &OutputPiece<'_>, worker: &WorkerId) -> Self {
+        Self::Output {
+            worker: worker.clone(),
+            pid: piece.pid,
+            fd: piece.fd,
+            position: piece.position,
+            wall: piece.wall,
+            bytes: piece.bytes.to_vec(),
+            skipped: piece.skipped,
+        }
+    }
+}
+
+// === impl Logs ===
+
+impl Logs {
+    pub(crate) fn new(
+        options: &Options,
+        node: &NodeIdentity,
+        packs: &'static Packs,
+        access: &Arc<Access>,
+        hub: &Arc<Hub>,
+        progress: Progress,
+    ) -> std::io::Result<(Self, Sender<LogCommand>)> {
+        let files = Box::new(NodeFiles(Arc::clone(access)));
+        let mut follower = Follower::new(files, &super::below(options, "positions"), packs)?;
+        for file in &options.log_files {
+            follower.add(Source {
+                path: file.path.clone(),
+                node: node.node.clone(),
+                worker: None,
+                options: LogOptions { engine: file.engine.clone(), ..LogOptions::default() },
+                not_before: None,
+            });
+        }
+        let streams = Streams::new(node.node.clone(), node.boot_id.clone(), packs);
+        let (sender, commands) = channel();
+        let logs = Self {
+            follower,
+            streams,
+            hints: Hints::new(),
+            hub: Arc::clone(hub),
+            commands,
+            sources: BTreeMap::new(),
+            progress,
+        };
+        Ok((logs, sender))
+    }
+
+    pub(crate) fn run(mut self, end: &AtomicBool) {
+        let mut idled = Instant::now();
+        while !end.load(Ordering::Relaxed) {
+            let begun = Now::read();
+            let mut observations = Vec::new();
+            self.obey(&mut observations);
+            if idled.elapsed() >= IDLE_EVERY {
+                idled = Instant::now();
+                self.streams.idle(&mut |observation| observations.push(observation));
+            }
+            self.hand_over(&mut observations, end);
+            let hub = Arc::clone(&self.hub);
+            let mut take = |observation: Observation| {
+                if hub.take(std::slice::from_ref(&observation)) { Ok(()) } else { Err(Box::new(observation)) }
+            };
+            match self.follower.poll(Instant::now(), &mut take) {
+                Ok(Turn::More) => continue,
+                Ok(Turn::Rest) => self.progress.reached(WallTime(begun.wall).plus(-HELD_BACK)),
+                Ok(Turn::Full) => {}
+                Err(error) => tracing::warn!(%error, "positions of logs are not saved"),
+            }
+            self.hints.watch(self.follower.watched().iter().map(PathBuf::as_path));
+            self.hints.wait(LOOK_EVERY);
+        }
+        if let Err(error) = self.follower.save(Instant::now()) {
+            tracing::warn!(%error, "positions of logs are not saved; some lines will be read again");
+        }
+    }
+
+    fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) {
+        while !self.hub.take(observations) && !end.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        observations.clear();
+    }
+
+    fn obey(&mut self, observations: &mut Vec<Observation>) {
+        let mut sink = |observation| observations.push(observation);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                LogCommand::Follow(source) => {
+                    let Some(worker) = source.worker.clone() else { continue };
+                    let known = self.sources.entry(worker).or_default();
+                    if known.iter().all(|(path, _)| *path != source.path) {
+                        let path = source.path.clone();
+                        known.push((path, self.follower.add(*source)));
+                    }
+                }
+                LogCommand::Read { worker, options } => {
+                    if !self.streams.reads(&worker) {
+                        self.streams.add(worker, options);
+                    }
+                }
+                LogCommand::Gone(worker) => {
+                    for (_, id) in self.sources.remove(&worker).unwrap_or_default() {
+                        self.follower.remove(id);
+                    }
+                    self.streams.remove(&worker, &mut sink);
+                }
+                LogCommand::ProcessEnded { worker, pid } => {
+                    self.streams.process_ended(&worker, pid, &mut sink);
+                }
+                LogCommand::Output { worker, pid, fd, position, wall, bytes, skipped } => {
+                    let piece =
+                        Piece { process: pid, descriptor: fd, position, wall, bytes: &bytes, skipped };
+                    self.streams.piece(&worker, piece, &mut sink);
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(HELD_BACK > SECOND, "longer than a reader waits for a next line");

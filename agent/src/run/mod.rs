@@ -1,0 +1,158 @@
+//! The running agent: finds workers, follows what they show, and hands every observation to the queue.
+//!
+//! One thread a source: discovery, kernel, logs, identity. They meet in the [`Hub`], which appends to the queue that
+//! survives, and in bounded channels. None of them waits for the network. What a source has finished up to is told to
+//! the collector as a sign of life, which is the earliest of all of them: what is absent before that is really absent.
+
+mod adapt;
+mod alive;
+mod discovery;
+mod hub;
+mod kernel;
+mod logs;
+mod options;
+mod report;
+
+pub use options::{LogFile, Options, Sources};
+pub use report::Report;
+
+use crate::access::Access;
+use crate::discover::NodeIdentity;
+use crate::ship::{Outbox, QueueConfig, QueueError, ShipConfig, ShipError, Shipper, resource};
+use hub::Hub;
+use kvprov_loader::client::Client;
+use kvprov_packs::Packs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a stop waits for what is queued to arrive.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Why the agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The queue cannot be used.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// Nothing can be sent.
+    #[error(transparent)]
+    Ship(#[from] ShipError),
+    /// The recording cannot be made.
+    #[error(transparent)]
+    Record(#[from] crate::record::RecordError),
+    /// A thread or a directory cannot be made.
+    #[error("could not {doing}: {error}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A thread ended although it must not.
+    #[error("the {0} thread ended; the agent cannot go on without it")]
+    Ended(&'static str),
+}
+
+/// Runs until `stop` is set. `loader` is what has the rights that this process has not.
+///
+/// # Errors
+/// When something that it cannot do without is missing. A source that cannot be read is no error: it is reported.
+pub fn run(
+    options: &Options,
+    packs: &'static Packs,
+    loader: Option<Arc<Client>>,
+    report: &dyn Fn(Report),
+    stop: &Arc<AtomicBool>,
+) -> Result<(), RunError> {
+    let system = |doing: &str| {
+        let doing = doing.to_owned();
+        move |error| RunError::System { doing, error }
+    };
+    let node = NodeIdentity::read(options.node.clone()).map_err(system("learn which node this is"))?;
+    std::fs::create_dir_all(&options.data)
+        .map_err(system(&format!("make the data directory {}", options.data.display())))?;
+    let mut queue = QueueConfig::new(options.data.join("queue"), node.node.clone());
+    queue.capacity_bytes = options.queue_bytes;
+    queue.boot_id = Some(node.boot_id.clone());
+    queue.resource = resource::detect(|name| std::env::var(name).ok());
+    let outbox = Outbox::open(queue)?;
+    let shipper = match &options.endpoint {
+        Some(endpoint) => Some(Shipper::start(&outbox, ShipConfig::new(endpoint.clone(), options.protocol))?),
+        None => None,
+    };
+    let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref())?);
+    let access = Arc::new(Access::new(loader.clone()));
+    let threads = std::thread::scope(|scope| -> Result<(), RunError> {
+        let mut alive = alive::Alive::default();
+        let (logs, log_commands) = logs::Logs::new(options, &node, packs, &access, &hub, alive.source("log"))
+            .map_err(system("open the positions of logs"))?;
+        let (kernel, kernel_commands) =
+            kernel::Kernel::new(options, &node, packs, &access, loader.as_ref(), &hub, alive.source("kernel"));
+        let (discovery, discovery_events) = discovery::Found::new(
+            options,
+            node.clone(),
+            packs,
+            &access,
+            loader.clone(),
+            &hub,
+            discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
+        );
+        let kernel = kernel.with_listeners(discovery_events, log_commands);
+        let spawn = |name: &'static str, work: Box<dyn FnOnce() + Send + '_>| {
+            std::thread::Builder::new()
+                .name(format!("kvprov-{name}"))
+                .spawn_scoped(scope, work)
+                .map(|handle| (name, handle))
+        };
+        let end = Arc::new(AtomicBool::new(false));
+        // However this function is left, the threads end: the scope waits for them.
+        let _guard = EndGuard(&end);
+        let (reports, told) = std::sync::mpsc::channel();
+        let handles = [
+            spawn("kernel", Box::new({ let end = &end; move || kernel.run(end) })),
+            spawn("logs", Box::new({ let end = &end; move || logs.run(end) })),
+            spawn("discovery", Box::new({ let end = &end; let reports = reports.clone(); move || discovery.run(end, &reports) })),
+        ];
+        drop(reports);
+        let mut running = Vec::new();
+        for handle in handles {
+            running.push(handle.map_err(system("start a thread"))?);
+        }
+        let mut ticker = alive::Ticker::new();
+        while !stop.load(Ordering::Relaxed) {
+            while let Ok(one) = told.try_recv() {
+                report(one);
+            }
+            if let Some((name, _)) = running.iter().find(|(_, handle)| handle.is_finished()) {
+                return Err(RunError::Ended(name));
+            }
+            ticker.tick(&alive, &outbox);
+            hub.flush_recording();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    });
+    hub.flush_recording();
+    outbox.flush(FAREWELL);
+    outbox.close();
+    if let Some(shipper) = shipper {
+        shipper.stop();
+    }
+    threads
+}
+
+/// Ends the threads when it is dropped.
+struct EndGuard<'e>(&'e AtomicBool);
+
+impl Drop for EndGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Where a part of the agent keeps what it has to find again.
+fn below(options: &Options, name: &str) -> PathBuf {
+    options.data.join(name)
+}

@@ -1,0 +1,50 @@
+//! What the agent is told.
+
+use crate::ship::Protocol;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Which sources are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sources {
+    /// Logs.
+    pub logs: bool,
+    /// System calls.
+    pub kernel: bool,
+}
+
+/// A log that is followed although no process has it open as its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// Path or glob.
+    pub path: PathBuf,
+    /// Engine that writes it.
+    pub engine: Option<String>,
+}
+
+/// The agent's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Name of the node; `None`: as the environment or the host says.
+    pub node: Option<String>,
+    /// Queue, positions, journal, caches.
+    pub data: PathBuf,
+    /// The collector; `None`: nothing is sent.
+    pub endpoint: Option<String>,
+    /// How.
+    pub protocol: Protocol,
+    /// Where metrics and health are served.
+    pub listen: SocketAddr,
+    /// What is read.
+    pub sources: Sources,
+    /// A control group; what runs outside of it is left alone.
+    pub scope: Option<String>,
+    /// Bytes of the disk queue.
+    pub queue_bytes: u64,
+    /// Bytes a second that are read to hash model files.
+    pub hash_bytes_per_second: u64,
+    /// Further logs.
+    pub log_files: Vec<LogFile>,
+    /// Where to keep a recording.
+    pub recording: Option<PathBuf>,
+}

@@ -1,0 +1,92 @@
+//! What a double does once it runs: loads its model, uses its store, prints its lines, and stays.
+
+use crate::demo::script::{self, Double, Model, Places};
+use crate::demo::store::Store;
+use anyhow::Context;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const WEIGHTS_BYTES: usize = 64 << 10;
+/// A double whose demo is gone ends by itself.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Runs the double that `told` names.
+pub(crate) fn run(told: &str) -> anyhow::Result<()> {
+    let (name, directory) = told.split_once(':').context("no name and directory of a double")?;
+    let directory = Path::new(directory);
+    let double = script::doubles(directory)?
+        .into_iter()
+        .find(|double| double.name == name)
+        .with_context(|| format!("no double of the name {name:?}"))?;
+    let places = Places::new(directory, &double);
+    let gate = script::gate(directory);
+    wait_for(&gate);
+    play(&double, &places)?;
+    wait_until_gone(&gate);
+    Ok(())
+}
+
+fn play(double: &Double, places: &Places) -> anyhow::Result<()> {
+    load(&places.model(&double.model.directory), &double.model)?;
+    if let Some(usage) = &double.store {
+        Store::new(places.store(), usage).play()?;
+    }
+    let mut out = std::io::stdout().lock();
+    for line in &double.lines {
+        let date = clock();
+        let pid = std::process::id().to_string();
+        writeln!(out, "{}", line.replace("{date}", &date).replace("{pid}", &pid))?;
+        out.flush()?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Reads the model, as an engine does at its start. Whoever comes first writes it.
+fn load(directory: &Path, model: &Model) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let weights = directory.join("model.safetensors");
+    if !weights.exists() {
+        let temporary: PathBuf = directory.join(format!("model.{}.part", std::process::id()));
+        std::fs::write(&temporary, weights_of(&model.seed))?;
+        std::fs::rename(&temporary, &weights)?;
+    }
+    std::fs::read(&weights).with_context(|| format!("reading {}", weights.display()))?;
+    Ok(())
+}
+
+/// A safetensors file of one tensor.
+fn weights_of(seed: &str) -> Vec<u8> {
+    let head = format!(r#"{{"w":{{"dtype":"BF16","shape":[{}],"data_offsets":[0,{WEIGHTS_BYTES}]}}}}"#, WEIGHTS_BYTES / 2);
+    let mut file = (head.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(head.as_bytes());
+    let end = file.len() + WEIGHTS_BYTES;
+    let mut block = Sha256::digest(seed.as_bytes());
+    while file.len() < end {
+        file.extend_from_slice(&block);
+        block = Sha256::digest(block);
+    }
+    file.truncate(end);
+    file
+}
+
+/// The local clock as the engine prints it: month, day and time, UTC.
+fn clock() -> String {
+    jiff::Timestamp::now().strftime("%m-%d %H:%M:%S").to_string()
+}
+
+fn wait_for(gate: &Path) {
+    let begun = std::time::Instant::now();
+    while !gate.exists() && begun.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn wait_until_gone(gate: &Path) {
+    let begun = std::time::Instant::now();
+    while gate.exists() && begun.elapsed() < LONGEST {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}

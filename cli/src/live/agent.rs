@@ -1,0 +1,73 @@
+//! The agent's process: holds no capability and parses what engines show.
+
+use crate::config::Config;
+use crate::live::arguments::{Common, Half};
+use crate::live::{logging, words};
+use anyhow::Context;
+use kvprov_agent::run::{self, LogFile, Options, Sources};
+use kvprov_agent::ship::Protocol;
+use kvprov_loader::client::Client;
+use kvprov_loader::supervise::child;
+use kvprov_packs::Packs;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Runs as the child of a parent that holds the capabilities.
+pub(crate) fn run_child(common: &Common) -> anyhow::Result<ExitCode> {
+    // Before anything is read that somebody else wrote, and before a second thread starts.
+    child::enter()?;
+    logging::begin("info");
+    let config = common.config(Half::Agent)?;
+    let stop = stop_on_signals()?;
+    let loader = Client::from_stdin().map(Arc::new);
+    let packs = packs(&config)?;
+    run::run(&options(&config, common)?, packs, loader, &say, &stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(report: run::Report) {
+    if let Some(line) = words::report(&report) {
+        println!("{line}");
+    }
+}
+
+/// The packs for the whole life of the process.
+fn packs(config: &Config) -> anyhow::Result<&'static Packs> {
+    match &config.agent.packs {
+        Some(directory) => Ok(Box::leak(Box::new(crate::packs::with_overrides(directory)?))),
+        None => Ok(Packs::builtin()),
+    }
+}
+
+fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
+    let agent = &config.agent;
+    let environment = || std::env::var("NODE_NAME").ok();
+    let is_http = agent.endpoint.contains(":4318") || agent.endpoint.ends_with("/v1/logs");
+    Ok(Options {
+        node: agent.node.clone().or_else(environment),
+        data: agent.data.clone().context("no data directory; give one with --data")?,
+        endpoint: (!common.no_ship).then(|| agent.endpoint.clone()),
+        protocol: if is_http { Protocol::Http } else { Protocol::Grpc },
+        listen: agent.listen,
+        sources: Sources { logs: agent.logs, kernel: agent.kernel },
+        scope: agent.scope.as_deref().and_then(|scope| scope.strip_prefix("cgroup:")).map(str::to_owned),
+        queue_bytes: agent.queue_bytes,
+        hash_bytes_per_second: agent.hash_bytes_per_second,
+        log_files: agent
+            .log_files
+            .iter()
+            .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
+            .collect(),
+        recording: common.record.clone(),
+    })
+}
+
+/// A flag that SIGTERM and SIGINT set.
+pub(crate) fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("waiting for signals")?;
+    }
+    Ok(stop)
+}

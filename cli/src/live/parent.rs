@@ -1,0 +1,132 @@
+//! The parent: attaches the kernel programs, keeps only the capabilities it needs, answers its agent, and keeps the
+//! children running. It parses nothing that an engine wrote.
+
+use crate::config::Config;
+use crate::live::arguments::{Common, Half};
+use crate::live::{demo, logging};
+use anyhow::Context;
+use kvprov_loader::attach::{self, Kernel};
+use kvprov_loader::privileges::{self, Status};
+use kvprov_loader::server::{KernelPrograms, NoKernel, Server};
+use kvprov_loader::supervise::{self, ChildSpec, Ended, Watcher};
+use rustix::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+
+/// Which children run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Children {
+    /// Both halves, on one machine.
+    Both,
+    /// The agent alone.
+    Agent,
+    /// Both halves, and engine doubles for them to look at.
+    Demo,
+}
+
+/// Runs the children until a signal comes, or one of them has done its work.
+pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCode> {
+    logging::begin("warn");
+    let config = common.config(Half::Collector)?;
+    let (programs, blind) = programs(&config);
+    keep_what_is_needed()?;
+    let server = Arc::new(Server::new(programs).context("starting the loader's helper threads")?);
+    if children != Children::Agent {
+        greet(&config, &blind);
+    }
+    for line in &blind {
+        println!("blind   {line}");
+    }
+    let mut specs = Vec::new();
+    if children != Children::Agent {
+        specs.push(ChildSpec { name: "collector", arguments: common.of_listening_child("collector") });
+    }
+    let agent = match children {
+        Children::Agent => common.of_listening_child("agent"),
+        _ => common.of_child("agent"),
+    };
+    specs.push(ChildSpec { name: "agent", arguments: agent });
+    if children == Children::Demo {
+        specs.push(ChildSpec { name: demo::COMMAND, arguments: common.of_listening_child(demo::COMMAND) });
+    }
+    match supervise::run(specs, &mut Serving(server))? {
+        Ended::Signal | Ended::Child(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The kernel programs, or why there are none; and what cannot be seen, in words.
+fn programs(config: &Config) -> (Box<dyn KernelPrograms>, Vec<String>) {
+    if !config.agent.kernel {
+        let reasons = vec!["system calls: switched off by the configuration".to_owned()];
+        return (Box::new(NoKernel { reasons: reasons.clone() }), reasons);
+    }
+    let scope = config.agent.scope.as_deref().and_then(|scope| scope.strip_prefix("cgroup:")).map(PathBuf::from);
+    let options = attach::Options {
+        ring_bytes: config.agent.ring_bytes,
+        scope,
+        own: vec![std::process::id()],
+        ..attach::Options::default()
+    };
+    match Kernel::start(&options) {
+        Ok(kernel) => {
+            let lost = KernelPrograms::lost(&kernel);
+            (Box::new(kernel), lost)
+        }
+        Err(error) => {
+            let reasons = vec![format!("system calls: {error}; `kvprov doctor` says what to change")];
+            (Box::new(NoKernel { reasons: reasons.clone() }), reasons)
+        }
+    }
+}
+
+/// Gives up every capability that nothing here needs, before another thread starts.
+fn keep_what_is_needed() -> anyhow::Result<()> {
+    let held = Status::own()?;
+    let kernel = kvprov_loader::abilities::kernel_version();
+    privileges::restrict(privileges::wanted(held.permitted, kernel))?;
+    Ok(())
+}
+
+fn greet(config: &Config, blind: &[String]) {
+    let data = config.collector.data.as_deref().unwrap_or(std::path::Path::new("."));
+    println!("kvprov  findings   http://{}/", config.collector.listen);
+    println!("        API        http://{}/api/v1/findings", config.collector.listen);
+    println!("        metrics    http://{0}/metrics and http://{1}/metrics", config.collector.listen, config.agent.listen);
+    println!("        data       {}", data.display());
+    let sees = [
+        ("logs", config.agent.logs),
+        ("system calls", config.agent.kernel && blind.is_empty()),
+    ];
+    let sees: Vec<&str> = sees.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    println!("        watches    {}", sees.join(", "));
+}
+
+/// Serves the agent's questions, each agent on a thread of its own.
+struct Serving(Arc<Server>);
+
+impl Watcher for Serving {
+    fn started(&mut self, name: &str, pid: u32, socket: OwnedFd) {
+        tracing::info!(name, pid, "started");
+        if name != "agent" {
+            return;
+        }
+        let server = Arc::clone(&self.0);
+        let serving = std::thread::Builder::new().name("serves-agent".to_owned()).spawn(move || {
+            if let Err(error) = server.serve(socket) {
+                tracing::warn!(%error, "the agent's socket broke");
+            }
+        });
+        if let Err(error) = serving {
+            tracing::error!(%error, "no thread to answer the agent");
+        }
+    }
+
+    fn ended(&mut self, name: &str, pid: u32, status: ExitStatus) {
+        if status.success() {
+            tracing::info!(name, pid, "ended");
+        } else {
+            eprintln!("kvprov: the {name} ({pid}) ended: {status}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What the collector gives to others: metrics.
+
+pub mod metrics;
+mod process;

@@ -1,0 +1,47 @@
+//! Threads that may hang on a file server in place of the one that answers.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Threads. As many questions as this may hang.
+const HELPERS: usize = 4;
+/// Questions that wait for a thread.
+const WAITING: usize = 16;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads. They end with this value, each after its question.
+#[derive(Debug)]
+pub(super) struct Helpers {
+    jobs: SyncSender<Job>,
+}
+
+// === impl Helpers ===
+
+impl Helpers {
+    pub(super) fn start() -> std::io::Result<Self> {
+        let (jobs, queue) = sync_channel::<Job>(WAITING);
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..HELPERS {
+            let queue = Arc::clone(&queue);
+            std::thread::Builder::new().name(format!("files-{number}")).spawn(move || work(&queue))?;
+        }
+        Ok(Self { jobs })
+    }
+
+    /// Hands over a question; `false` when too many wait.
+    pub(super) fn run(&self, job: Job) -> bool {
+        self.jobs.try_send(job).is_ok()
+    }
+}
+
+fn work(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        // Held only while waiting; a thread that hangs on a question does not hold it.
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match job {
+            Ok(job) => job(),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! One `kvprov up` beside a rig: where it listens, what it has found so far, and since when.
+
+use crate::lab::http;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A finding as it was first stated with this confidence.
+#[derive(Debug, Clone)]
+pub(crate) struct Sighting {
+    pub(crate) detector: String,
+    pub(crate) cause: String,
+    pub(crate) confidence: String,
+    /// Seconds from the event that completed the evidence to its sight in the API.
+    pub(crate) seconds: f64,
+}
+
+/// A running kvprov.
+pub(crate) struct Live {
+    child: Child,
+    data: PathBuf,
+    api: SocketAddr,
+    agent: SocketAddr,
+    sightings: BTreeMap<(String, String), Sighting>,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Starts it with its data and its output below a directory, and waits until it is ready.
+    pub(crate) fn start(binary: &Path, directory: &Path, recording: Option<&Path>) -> Result<Self> {
+        let ports = free_ports(4)?;
+        let [api, agent, grpc, http] = ports.as_slice() else { bail!("no four free ports") };
+        let data = directory.join("data");
+        let output = std::fs::File::create(directory.join("kvprov.log"))?;
+        let mut command = Command::new(binary);
+        command.arg("up").arg("--data").arg(&data);
+        if let Some(recording) = recording {
+            command.arg("--record").arg(recording);
+        }
+        let child = command
+            .env("KVPROV_COLLECTOR_LISTEN", api.to_string())
+            .env("KVPROV_AGENT_LISTEN", agent.to_string())
+            .env("KVPROV_COLLECTOR_OTLP_GRPC", grpc.to_string())
+            .env("KVPROV_COLLECTOR_OTLP_HTTP", http.to_string())
+            .env("KVPROV_AGENT_ENDPOINT", format!("http://{grpc}"))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("starting {}", binary.display()))?;
+        let mut live = Self { child, data, api: *api, agent: *agent, sightings: BTreeMap::new() };
+        live.wait_until_ready(directory)?;
+        Ok(live)
+    }
+
+    fn wait_until_ready(&mut self, directory: &Path) -> Result<()> {
+        let begun = Instant::now();
+        let ready = |address| http::get(address, "/readyz").is_ok();
+        while !(ready(self.api) && ready(self.agent)) {
+            let log = || std::fs::read_to_string(directory.join("kvprov.log")).unwrap_or_default();
+            if let Some(status) = self.child.try_wait()? {
+                bail!("kvprov up ended ({status}):\n{}", log());
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                bail!("kvprov up is not ready after a minute:\n{}", log());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    /// Looks at the findings and notes those that are new, or surer than before.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        let now = now();
+        let answer: Value = serde_json::from_str(&http::get(self.api, "/api/v1/findings")?)?;
+        for finding in answer["findings"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+            let key = (text("id"), text("confidence"));
+            let seen: Option<f64> = finding["last_seen"].as_str().and_then(unix_seconds);
+            self.sightings.entry(key).or_insert_with(|| Sighting {
+                detector: text("detector"),
+                cause: text("cause"),
+                confidence: text("confidence"),
+                seconds: seen.map_or(f64::NAN, |seen| now - seen),
+            });
+        }
+        Ok(())
+    }
+
+    /// Every finding that was ever stated, with every confidence it had.
+    pub(crate) fn sightings(&self) -> impl Iterator<Item = &Sighting> {
+        self.sightings.values()
+    }
+
+    /// The findings as they stand, as JSON.
+    pub(crate) fn findings(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&http::get(self.api, "/api/v1/findings")?)?)
+    }
+
+    /// Where the ledger is once it is stopped.
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.data.join("ledger")
+    }
+
+    /// The pid of the parent.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A page of the agent.
+    pub(crate) fn agent_page(&self, path: &str) -> Result<String> {
+        http::get(self.agent, path)
+    }
+
+    /// Asks it to stop and waits for it.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        if !status.success() {
+            bail!("kill -TERM {} failed", self.child.id());
+        }
+        let begun = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if begun.elapsed() > Duration::from_secs(15) {
+                self.child.kill()?;
+                bail!("kvprov up did not stop within 15 s of SIGTERM");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // One that has ended cannot be ended again.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Free ports of the loopback, which somebody else may take before they are used.
+fn free_ports(count: usize) -> Result<Vec<SocketAddr>> {
+    let held: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<_>>()?;
+    Ok(held.iter().map(TcpListener::local_addr).collect::<std::io::Result<_>>()?)
+}
+
+fn now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn unix_seconds(text: &str) -> Option<f64> {
+    let time = kvprov_model::clock::WallTime::parse_rfc3339(text)?;
+    Some(time.0 as f64 / 1e9)
+}

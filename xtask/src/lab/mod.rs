@@ -1,0 +1,137 @@
+//! `cargo xtask lab`: kvprov beside real storage code that is driven into known faults.
+//!
+//! The rigs are not part of this tree; `--rigs` names their directory. Each case runs beside a fresh `kvprov up`:
+//! what it found is compared with what the case is made to show, and every write, read and removal that it saw with
+//! what the processes wrote down from inside.
+
+mod cases;
+mod http;
+mod live;
+mod table;
+
+use crate::{score, tree};
+use anyhow::{Context, Result, bail};
+use cases::Case;
+use kvprov_tests::live::{Agreement, Deed, seen, truth};
+use live::Live;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use table::Row;
+
+/// How long a finding may take once a case has ended.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// What to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Directory of the store rigs, with `rig.sh`; set up before.
+    #[arg(long)]
+    rigs: PathBuf,
+    /// The rigs' own directory of environments and packages (`KVPROV_LAB`).
+    #[arg(long)]
+    lab: Option<PathBuf>,
+    /// Executable; without it kvprov is built.
+    #[arg(long)]
+    bin: Option<PathBuf>,
+    /// Seconds of the cases that run for a while.
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Where to put what the cases leave; without it a directory that goes.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Record each case as well, replay the recording and compare the findings.
+    #[arg(long)]
+    record: bool,
+    /// Cases; without one all that need no server.
+    cases: Vec<String>,
+}
+
+/// Runs the cases and prints the table; fails when any verdict is not the expected one.
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let binary = match &arguments.bin {
+        Some(path) => path.clone(),
+        None => score::build_binary()?,
+    };
+    let binary = std::path::absolute(binary)?;
+    let temporary = tempfile::tempdir()?;
+    let out = arguments.out.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let wanted = |case: &&Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name);
+    let mut rows = Vec::new();
+    let mut total: BTreeMap<Deed, Agreement> = BTreeMap::new();
+    for case in cases::CASES.iter().filter(wanted) {
+        let row = one(arguments, &binary, case, &out.join(case.name))
+            .with_context(|| format!("case {}", case.name))?;
+        for (deed, agreement) in &row.agreements {
+            *total.entry(*deed).or_default() += *agreement;
+        }
+        println!("{row}");
+        rows.push(row);
+    }
+    println!("\n{}", table::render(&rows, &total));
+    let wrong = rows.iter().filter(|row| !row.is_right()).count();
+    if wrong > 0 {
+        bail!("{wrong} of {} cases are not as expected", rows.len());
+    }
+    Ok(())
+}
+
+fn one(arguments: &Arguments, binary: &Path, case: &'static Case, directory: &Path) -> Result<Row> {
+    if directory.exists() {
+        std::fs::remove_dir_all(directory)?;
+    }
+    std::fs::create_dir_all(directory)?;
+    let recording = directory.join("recording");
+    let mut live = Live::start(binary, directory, arguments.record.then_some(recording.as_path()))?;
+    let rig = directory.join("rig");
+    let mut command = Command::new(arguments.rigs.join("rig.sh"));
+    command
+        .args(["run", case.name, "--no-strace", "--secs", &arguments.seconds.to_string()])
+        .args(["--delay", "2", "--out"])
+        .arg(&rig)
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(directory.join("rig.log"))?)
+        .stderr(std::fs::File::create(directory.join("rig.err"))?);
+    if let Some(lab) = &arguments.lab {
+        command.env("KVPROV_LAB", lab);
+    }
+    let mut process = command.spawn().context("starting rig.sh")?;
+    while process.try_wait()?.is_none() {
+        live.look()?;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let ended = Instant::now();
+    while ended.elapsed() < PATIENCE {
+        live.look()?;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let findings = live.findings()?;
+    std::fs::write(directory.join("findings.json"), serde_json::to_vec_pretty(&findings)?)?;
+    std::fs::write(directory.join("agent.metrics"), live.agent_page("/metrics")?)?;
+    live.stop()?;
+    let happened = truth::read(&rig.join("truth.jsonl")).map_err(anyhow::Error::msg)?;
+    let seen = seen::read(&live.ledger()).context("reading the ledger that kvprov left")?;
+    let agreements = Deed::ALL.map(|deed| (deed, Agreement::of(deed, &happened, &seen)));
+    let replayed = match arguments.record {
+        true => Some(replay(binary, &recording)?),
+        false => None,
+    };
+    Ok(Row::new(case, &findings, live.sightings(), agreements.into(), replayed.as_ref()))
+}
+
+/// The findings of a recording.
+fn replay(binary: &Path, recording: &Path) -> Result<serde_json::Value> {
+    let output = Command::new(binary)
+        .arg("replay")
+        .arg(recording)
+        .args(["--format", "json"])
+        .current_dir(tree::root())
+        .stdin(Stdio::null())
+        .output()
+        .context("starting kvprov replay")?;
+    if !output.status.success() {
+        bail!("replay of {} failed: {}", recording.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("reading what replay printed")
+}
