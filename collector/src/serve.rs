@@ -5,6 +5,7 @@
 
 use crate::intake::{Queue, Room};
 use crate::ledger::{EmbeddedLedger, Ledger, LedgerError, Limits, MemoryLedger};
+use crate::receive::{ReceiveConfig, ReceiveError, Receivers};
 use crate::run::{self, Board, RunError, Running, Subscriber};
 use crate::web;
 use std::io;
@@ -37,6 +38,8 @@ pub struct Config {
     pub data: Option<PathBuf>,
     /// Where the page, the API and the metrics are.
     pub http: SocketAddr,
+    /// Where observations are taken; `None`: only from this process, by [`Collector::intake`].
+    pub receive: Option<ReceiveConfig>,
     /// What the ledger keeps.
     pub limits: Limits,
     /// How much may wait in front of the ledger.
@@ -52,6 +55,7 @@ impl Default for Config {
         Self {
             data: None,
             http: SocketAddr::from(([127, 0, 0, 1], 9470)),
+            receive: Some(ReceiveConfig::default()),
             limits: Limits { selection: SELECTION, ..Limits::default() },
             room: Room::default(),
             readers: web::Limits::default(),
@@ -69,6 +73,9 @@ pub enum StartError {
     /// The ledger's thread could not begin.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Observations cannot be taken.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
     /// The data directory cannot be made.
     #[error("could not make the data directory {}: {source}; give another one with --data", .directory.display())]
     Data {
@@ -102,8 +109,9 @@ pub enum StartError {
     Threads(#[source] io::Error),
 }
 
-/// A collector that runs. Dropping it stops it.
+/// A collector that runs. Dropping it stops it, which blocks: not to be done within an asynchronous task.
 pub struct Collector {
+    receivers: Option<Receivers>,
     running: Option<Running>,
     queue: Queue,
     board: Arc<Board>,
@@ -147,8 +155,20 @@ impl Collector {
         let (queue, board) = (running.intake(), running.board());
         let (stop, _) = watch::channel(false);
         let alive = running.alive();
-        let shared =
-            web::Shared { board: Arc::clone(&board), queue: queue.clone(), alive: Arc::clone(&alive) };
+        let receivers = match config.receive {
+            Some(receive) => Some(runtime.block_on(Receivers::start(receive, Arc::new(queue.clone())))?),
+            None => None,
+        };
+        let received = receivers.as_ref().map(|receivers| {
+            let stats = Arc::new(receivers.watch());
+            web::Received { stats, clocks: receivers.clocks() }
+        });
+        let shared = web::Shared {
+            received,
+            board: Arc::clone(&board),
+            queue: queue.clone(),
+            alive: Arc::clone(&alive),
+        };
         let until = stopped(stop.subscribe());
         let readers = config.readers;
         runtime.spawn(async move {
@@ -157,8 +177,16 @@ impl Collector {
             }
         });
         tracing::info!(address = %http, "the collector runs; findings are at http://{http}/");
-        let collector =
-            Self { running: Some(running), queue, board, alive, runtime: Some(runtime), stop, http };
+        let collector = Self {
+            receivers,
+            running: Some(running),
+            queue,
+            board,
+            alive,
+            runtime: Some(runtime),
+            stop,
+            http,
+        };
         Ok(collector)
     }
 
@@ -175,6 +203,12 @@ impl Collector {
     /// Where the page, the API and the metrics are; with the port that the system chose where none was given.
     pub fn http(&self) -> SocketAddr {
         self.http
+    }
+
+    /// Where OTLP is taken over gRPC and over HTTP.
+    pub fn otlp(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        let receivers = self.receivers.as_ref();
+        (receivers.and_then(Receivers::grpc_address), receivers.and_then(Receivers::http_address))
     }
 
     /// Runs a receiver on the collector's threads until the collector stops.
@@ -221,6 +255,10 @@ impl Collector {
     }
 
     fn end(&mut self) {
+        // Receivers first: requests under way are still answered by the ledger.
+        if let (Some(runtime), Some(receivers)) = (&self.runtime, self.receivers.take()) {
+            runtime.block_on(receivers.stop());
+        }
         let _ = self.stop.send(true);
         if let Some(running) = self.running.take() {
             running.stop();

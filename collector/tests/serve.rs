@@ -5,12 +5,13 @@
 mod scene;
 
 use kvprov_collector::intake::{Accepted, Batch, Intake, Room};
+use kvprov_collector::receive::ReceiveConfig;
 use kvprov_collector::serve::{Collector, Config, StartError};
 use kvprov_collector::web;
 use kvprov_model::clock::WallTime;
 use kvprov_model::fact;
 use kvprov_model::finding::Cause;
-use kvprov_model::observation::{Body, Observation};
+use kvprov_model::observation::{Body, Observation, otlp};
 use scene::tell::*;
 use scene::{Scene, clock};
 use serde_json::Value;
@@ -43,11 +44,12 @@ fn start(data: Option<&Path>) -> Collector {
 }
 
 fn config(data: Option<&Path>) -> Config {
-    Config {
-        data: data.map(Path::to_owned),
-        http: SocketAddr::from(([127, 0, 0, 1], 0)),
-        ..Config::default()
-    }
+    Config { data: data.map(Path::to_owned), http: free(), receive: None, ..Config::default() }
+}
+
+/// Any free port.
+fn free() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
 fn offer(collector: &Collector, observations: Vec<Observation>) -> Accepted {
@@ -201,6 +203,28 @@ fn a_restart_keeps_findings_and_counts_nothing_twice() {
     assert_eq!(metric(&again, RECOMPUTES), Some(1.0));
     let tokens = "kvprov_recomputed_prompt_tokens_total{cause=\"compat_hash_mismatch\",pool=\"unknown\"}";
     assert_eq!(metric(&again, tokens), Some(204.0));
+}
+
+#[test]
+fn what_is_sent_by_otlp_becomes_a_finding() {
+    let receive = ReceiveConfig { grpc: Some(free()), http: Some(free()), ..ReceiveConfig::default() };
+    let collector = Collector::start(Config { receive: Some(receive), ..config(None) }).unwrap();
+    let body = otlp::encode(&incident("lab-1", 17));
+    let address = collector.otlp().1.unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    until(&collector, "/api/v1/findings?confidence=confirmed", |found| found["total"] == 1);
+    assert_eq!(metric(&collector, "kvprov_receive_requests_total{outcome=\"ok\"}"), Some(1.0));
+    collector.stop();
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! counted; the others of the same append are written.
 
 use super::frame::{ALIVE, ESSENTIAL, MAX_RECORD, OWN_LOSS, Record, Writer, Written};
+use super::record;
+use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{Body, Observation, otlp};
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use prost::Message as _;
@@ -29,41 +31,60 @@ pub(super) struct Encoded {
 /// Encodes observations in order. `sender` is added to every resource that does not say it already.
 pub(super) fn encode(observations: &[Observation], sender: &[KeyValue]) -> Encoded {
     let mut encoded = Encoded::default();
-    let mut numbers = observations.iter();
     let mut payload = Vec::new();
-    for group in otlp::to_request(observations).resource_logs {
-        let mut resource = group.resource.unwrap_or_default();
-        for attribute in sender {
-            if resource.attributes.iter().all(|known| known.key != attribute.key) {
-                resource.attributes.push(attribute.clone());
-            }
+    let mut writer: Option<(&Observation, Writer)> = None;
+    for observation in observations {
+        payload.clear();
+        record::write(observation, &mut payload);
+        if payload.len() > MAX_RECORD {
+            encoded.oversized += 1;
+            encoded.oversized_bytes += payload.len() as u64;
+            continue;
         }
-        let mut writer = Writer::new(resource.encode_to_vec());
-        for record in group.scope_logs.into_iter().flat_map(|scope| scope.log_records) {
-            // A request keeps the order of what it is made of.
-            let Some(observation) = numbers.next() else { break };
-            payload.clear();
-            // Fails only where a buffer cannot grow; this one can.
-            let _ = record.encode(&mut payload);
-            if payload.len() > MAX_RECORD {
-                encoded.oversized += 1;
-                encoded.oversized_bytes += payload.len() as u64;
-                continue;
+        let (of, mut open) = match writer.take() {
+            Some((of, open)) if same_resource(of, observation) => (of, open),
+            other => {
+                if let Some((_, full)) = other {
+                    encoded.take(full);
+                }
+                (observation, Writer::new(resource(observation, sender)))
             }
-            if writer.is_full() {
-                let next = Writer::new(writer.resource().to_vec());
-                encoded.take(std::mem::replace(&mut writer, next));
-            }
-            writer.add(&Record {
-                flags: flags(observation),
-                worker: observation.envelope.worker.as_ref().map(|worker| worker.as_str()),
-                wall: observation.envelope.wall.map(|wall| wall.0),
-                payload: &payload,
-            });
+        };
+        if open.is_full() {
+            let next = Writer::new(open.resource().to_vec());
+            encoded.take(std::mem::replace(&mut open, next));
         }
-        encoded.take(writer);
+        open.add(&Record {
+            flags: flags(observation),
+            worker: observation.envelope.worker.as_ref().map(WorkerId::as_str),
+            wall: observation.envelope.wall.map(|wall| wall.0),
+            payload: &payload,
+        });
+        writer = Some((of, open));
+    }
+    if let Some((_, last)) = writer {
+        encoded.take(last);
     }
     encoded
+}
+
+fn same_resource(one: &Observation, other: &Observation) -> bool {
+    one.envelope.node == other.envelope.node
+        && one.envelope.boot_id == other.envelope.boot_id
+        && one.resource == other.resource
+}
+
+/// The OTLP Resource of an observation, with what describes the sender.
+fn resource(observation: &Observation, sender: &[KeyValue]) -> Vec<u8> {
+    let request = otlp::to_request(std::slice::from_ref(observation));
+    let mut resource =
+        request.resource_logs.into_iter().next().and_then(|group| group.resource).unwrap_or_default();
+    for attribute in sender {
+        if resource.attributes.iter().all(|known| known.key != attribute.key) {
+            resource.attributes.push(attribute.clone());
+        }
+    }
+    resource.encode_to_vec()
 }
 
 /// What the queue has to know of an observation without decoding it.

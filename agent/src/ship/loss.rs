@@ -83,6 +83,11 @@ impl Reason {
 // === impl Tally ===
 
 impl Tally {
+    /// Nothing was lost.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Counts a record that is lost.
     pub(super) fn record(&mut self, reason: Reason, record: &Record<'_>) {
         let window = record.wall.map(|wall| (wall, wall));

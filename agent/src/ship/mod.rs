@@ -18,10 +18,13 @@ mod http;
 mod loss;
 mod outbox;
 mod queue;
+mod record;
 pub mod resource;
 mod segment;
 mod shipper;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod wire;
 

@@ -118,7 +118,8 @@ impl Queue {
                 .map_err(failed)?;
             let scan = each_frame(&bytes, |_| {});
             inner.torn_bytes += scan.torn;
-            if scan.damaged > 0 {
+            // Of one that has whole frames the damage is told when it is sent.
+            if scan.damaged > 0 && scan.records == 0 {
                 let lost = Lost { records: scan.damaged_records, bytes: scan.damaged, window: None };
                 damage.add(None, Reason::Damaged, lost);
             }
@@ -381,7 +382,11 @@ impl Queue {
             let (batch, damage) = Batch::read(window, cursor, limit, epoch);
             let mut inner = self.lock();
             inner.in_flight = batch.records;
-            self.report_to(&mut inner, &damage);
+            if !damage.is_empty() {
+                // Nothing more goes into a segment that is damaged, the report least of all.
+                inner.writer = None;
+                self.report_to(&mut inner, &damage);
+            }
             if batch.records > 0 {
                 return Some(batch);
             }

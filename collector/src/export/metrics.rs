@@ -4,9 +4,11 @@
 //! most some dozens), workers (at most [`WORKERS`]); never a request, a key, a process or a path.
 
 use super::process;
+use crate::receive::{NodeClock, Outcome, ReceiveStats};
 use crate::run::totals::UNKNOWN;
 use crate::run::{Numbers, Seen};
 use kvprov_model::factor::FactorState;
+use kvprov_model::id::NodeId;
 use prometheus::core::{AtomicU64, GenericCounterVec};
 use prometheus::{
     Counter, Encoder, GaugeVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -17,6 +19,8 @@ use std::collections::BTreeMap;
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 /// Workers that are exported one by one.
 const WORKERS: usize = 1_000;
+/// Nodes that are exported one by one.
+const NODES: usize = 1_000;
 /// Stages and reasons of losses that are told apart.
 const LOSSES: usize = 64;
 
@@ -27,14 +31,20 @@ type CounterVec = GenericCounterVec<AtomicU64>;
 #[error("could not make the metrics: {0}")]
 pub struct MetricsError(#[from] prometheus::Error);
 
+/// What the receivers tell, where there are any.
+pub type Received = (ReceiveStats, BTreeMap<NodeId, NodeClock>);
+
 /// Everything, in the text format. `queued`: observations that wait in front of the ledger.
-pub fn text(seen: &Seen, queued: usize) -> Result<Vec<u8>, MetricsError> {
+pub fn text(seen: &Seen, queued: usize, received: Option<&Received>) -> Result<Vec<u8>, MetricsError> {
     let made = Made { registry: Registry::new() };
     findings(&made, seen)?;
     workers(&made, seen)?;
     requests(&made, seen)?;
     own_cost(&made, &seen.numbers, queued)?;
     losses(&made, seen)?;
+    if let Some((stats, clocks)) = received {
+        receivers(&made, stats, clocks)?;
+    }
     process_cost(&made)?;
     let mut text = Vec::with_capacity(16 << 10);
     TextEncoder::new().encode(&made.registry.gather(), &mut text)?;
@@ -238,6 +248,51 @@ fn own_cost(made: &Made, numbers: &Numbers, queued: usize) -> Result<(), prometh
     )?;
     if let Some(bytes) = numbers.ledger_bytes {
         made.gauge("kvprov_ledger_bytes", "Bytes of the ledger on disk.", bytes)?;
+    }
+    Ok(())
+}
+
+/// Requests of agents, and their clocks.
+fn receivers(
+    made: &Made,
+    stats: &ReceiveStats,
+    clocks: &BTreeMap<NodeId, NodeClock>,
+) -> Result<(), prometheus::Error> {
+    let requests = made.counters(
+        "kvprov_receive_requests_total",
+        "Requests of agents, by what became of them.",
+        &["outcome"],
+    )?;
+    for outcome in Outcome::ALL {
+        requests.with_label_values(&[outcome.as_str()]).inc_by(stats.of(outcome));
+    }
+    made.counter(
+        "kvprov_receive_unknown_kinds_total",
+        "Observations of a kind that this version does not know; kept.",
+        stats.unknown_kinds,
+    )?;
+    made.counter(
+        "kvprov_receive_unknown_attributes_total",
+        "Attributes that this version does not know; kept.",
+        stats.unknown_attributes,
+    )?;
+    made.counter(
+        "kvprov_receive_far_ahead_total",
+        "Observations whose time was too far ahead of the collector's clock to be used.",
+        stats.far_ahead,
+    )?;
+    let ahead = GaugeVec::new(
+        Opts::new(
+            "kvprov_node_clock_ahead_seconds",
+            "How far a node's clock is ahead of the collector's, as well as arrivals tell.",
+        ),
+        &["node"],
+    )?;
+    made.registry.register(Box::new(ahead.clone()))?;
+    for (node, clock) in clocks.iter().take(NODES) {
+        if let Some(nanoseconds) = clock.ahead_ns {
+            ahead.with_label_values(&[node.as_str()]).set(nanoseconds as f64 / 1e9);
+        }
     }
     Ok(())
 }

@@ -32,6 +32,8 @@ const REST_GLADLY: Duration = Duration::from_millis(1_000);
 const IDLE_REST: u32 = 50;
 /// Subjects are evaluated together, which shares what is read, as long as they are expected to take no longer.
 const TOGETHER: Duration = Duration::from_millis(200);
+/// What a subject is taken to cost before its first evaluation.
+const UNKNOWN: Duration = Duration::from_millis(50);
 /// Subjects evaluated together.
 const TOGETHER_AT_MOST: usize = 16;
 
@@ -72,8 +74,7 @@ impl Schedule {
             Concern::Related => RELATED,
         };
         let Some(entry) = self.entries.get_mut(subject) else {
-            let entry =
-                Entry { due: now + delay, last: None, cost: Duration::ZERO, pause: AGAIN, concerned: now };
+            let entry = Entry { due: now + delay, last: None, cost: UNKNOWN, pause: AGAIN, concerned: now };
             self.entries.insert(subject.clone(), entry);
             return;
         };

@@ -16,7 +16,7 @@ use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Observation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Requests that are remembered as touched until somebody asks; what comes beyond is found when it is touched again.
 const TOUCHED: usize = 100_000;
@@ -78,8 +78,8 @@ impl Core {
         for subject in &core.unread {
             core.schedule.concern(subject, Concern::Direct, now);
             if let Subject::Worker(worker) = subject {
-                let seen = span(core.ledger.as_ref(), worker)?;
-                core.seen.extend(seen.map(|seen| (worker.clone(), seen)));
+                let first = first_seen(core.ledger.as_ref(), worker)?;
+                core.seen.extend(first.map(|first| (worker.clone(), (first, first))));
             }
         }
         Ok(core)
@@ -355,20 +355,12 @@ fn request(key: IndexKey) -> Option<RequestStem> {
     }
 }
 
-/// The first and the last time at which anything was said of a worker.
-fn span(ledger: &dyn Ledger, worker: &WorkerId) -> Result<Option<(WallTime, WallTime)>, LedgerError> {
-    let mut seen: Option<(WallTime, WallTime)> = None;
+/// The first time at which anything was said of a worker. The last one would take reading all of it.
+fn first_seen(ledger: &dyn Ledger, worker: &WorkerId) -> Result<Option<WallTime>, LedgerError> {
+    let mut first = None;
     ledger.visit(&IndexKey::Worker(worker.clone()), &mut |observation| {
-        if let Some(wall) = observation.envelope.wall {
-            let (first, last) = seen.unwrap_or((wall, wall));
-            seen = Some((first.min(wall), last.max(wall)));
-        }
-        ControlFlow::Continue(())
+        first = observation.envelope.wall;
+        if first.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    Ok(seen)
-}
-
-/// A pause that keeps work of a length below one part in `share` of the time.
-pub(super) fn rest(took: Duration, share: u32, at_least: Duration) -> Duration {
-    (took * share).max(at_least)
+    Ok(first)
 }

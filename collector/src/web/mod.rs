@@ -14,6 +14,7 @@ pub use error::ApiError;
 
 use crate::export::metrics;
 use crate::intake::Queue;
+use crate::receive::{Clocks, ReceiveStats};
 use crate::run::Board;
 use axum::Router;
 use axum::extract::{Query as GivenQuery, Request};
@@ -32,10 +33,21 @@ use tokio::sync::Semaphore;
 pub struct Shared {
     /// What readers see.
     pub board: Arc<Board>,
+    /// What the receivers tell; `None` where there are none.
+    pub received: Option<Received>,
     /// The queue in front of the ledger, to tell how much waits.
     pub queue: Queue,
     /// Whether the ledger's thread runs.
     pub alive: Arc<AtomicBool>,
+}
+
+/// What receivers tell of themselves.
+#[derive(Clone)]
+pub struct Received {
+    /// What they counted.
+    pub stats: Arc<dyn Fn() -> ReceiveStats + Send + Sync>,
+    /// The clocks of the nodes.
+    pub clocks: Arc<Clocks>,
 }
 
 type State = axum::extract::State<Arc<Shared>>;
@@ -103,7 +115,8 @@ async fn harmless(mut response: Response) -> Response {
 }
 
 async fn metrics_page(state: State) -> Response {
-    match metrics::text(&state.board.seen(), state.queue.waiting()) {
+    let received = state.received.as_ref().map(|received| ((received.stats)(), received.clocks.all()));
+    match metrics::text(&state.board.seen(), state.queue.waiting(), received.as_ref()) {
         Ok(text) => ([("content-type", metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
