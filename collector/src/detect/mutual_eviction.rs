@@ -11,15 +11,15 @@ use super::{Subject, words};
 use crate::view::View;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::WorkerId;
-use kvprov_model::observation::{ArtifactAction, Observation};
+use kvprov_model::observation::ArtifactAction;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Removals of one worker's artifacts by another.
 #[derive(Default)]
 struct Toll {
-    removals: Vec<Observation>,
-    reactions: Vec<Observation>,
+    removals: Vec<Event>,
+    reactions: Vec<Event>,
     bytes: i64,
     keys: BTreeSet<String>,
 }
@@ -36,18 +36,18 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
                 return;
             }
             let toll = tolls.entry((event.actor.clone(), held.by.clone())).or_default();
-            toll.removals.push(event.observation().clone());
+            toll.removals.push(event.clone());
             toll.bytes += held.bytes.unwrap_or(0);
             toll.keys.insert(key.clone());
             if let Some(reaction) = history.reaction(key, &held.by, event) {
-                toll.reactions.push(reaction.observation().clone());
+                toll.reactions.push(reaction.clone());
             }
         });
     }
     // In the order of time: the first ones are shown, whichever keys come later.
     for toll in tolls.values_mut() {
-        toll.removals.sort_by_key(|removal| (removal.envelope.wall, removal.envelope.id));
-        toll.reactions.sort_by_key(|reaction| (reaction.envelope.wall, reaction.envelope.id));
+        toll.removals.sort_by_key(Event::order);
+        toll.reactions.sort_by_key(Event::order);
     }
     let mut findings = Vec::new();
     for ((a, b), there) in tolls.iter().filter(|((a, b), _)| a < b) {
@@ -61,8 +61,9 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
         let mut draft = Draft::new(Detector::MutualEviction, Cause::Unknown, confidence, store.as_str());
         draft.worker(a.as_str()).worker(b.as_str());
         for toll in [there, back] {
-            draft.proofs(toll.removals.iter().take(6)).proofs(toll.reactions.iter().take(4));
-            draft.at(toll.removals.iter().filter_map(|o| o.envelope.wall).max());
+            draft.proofs(toll.removals.iter().take(6).map(Event::observation));
+            draft.proofs(toll.reactions.iter().take(4).map(Event::observation));
+            draft.at(toll.removals.iter().filter_map(|removal| removal.at).max());
         }
         let removals = there.removals.len() + back.removals.len();
         draft.events(removals as u64);
@@ -92,7 +93,7 @@ fn one_sided(view: &View<'_>, history: &History, store: &str) -> Option<Finding>
     let evicts =
         events.iter().any(|event| event.action == ArtifactAction::Removed && !history.is_clear(event));
     let mut gone: Vec<&&Event> = events.iter().filter(|event| event.action == ArtifactAction::Gone).collect();
-    gone.sort_by_key(|event| (event.at, event.observation().envelope.id));
+    gone.sort_by_key(|event| event.order());
     // A lost removal of its own would look the same.
     if !evicts || gone.len() < 2 || view.has_loss(actor) {
         return None;

@@ -48,7 +48,7 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         });
     }
     // In the order of time: the first ones are shown, whichever keys come later.
-    contradictions.sort_by_key(|(_, event, _, _)| (event.at, event.observation().envelope.id));
+    contradictions.sort_by_key(|(_, event, _, _)| event.order());
     for (key, event, held, cause) in &contradictions {
         let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
             let mut draft =

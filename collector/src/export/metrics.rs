@@ -180,6 +180,15 @@ fn requests(made: &Made, seen: &Seen) -> Result<(), prometheus::Error> {
     for ((point, known), count) in &seen.totals.points {
         points.with_label_values(&[point, known]).inc_by(*count);
     }
+    let evictions = made.counters(
+        "kvprov_store_evictions_total",
+        "Artifacts of a store that one worker removed although another had written them.",
+        &["store", "by_pool", "of_pool"],
+    )?;
+    for removed in &seen.totals.evictions {
+        let labels = [&removed.store, &removed.by_pool, &removed.of_pool];
+        evictions.with_label_values(&labels).inc_by(removed.total);
+    }
     let Some(survey) = &seen.survey else { return Ok(()) };
     made.gauge("kvprov_stores", "Stores that the ledger knows.", survey.stores.len() as u64)?;
     made.gauge("kvprov_keyspaces", "Keyspaces that the ledger knows.", survey.keyspaces.len() as u64)

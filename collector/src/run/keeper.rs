@@ -306,10 +306,18 @@ impl Keeper {
         let view = View::running(self.core.ledger(), &self.core.hearing(Instant::now()))?;
         let survey = pages::survey(&view, &mut self.requests, touched);
         view.finish()?;
+        let pools = &self.pools;
+        let before = self.totals.evictions.clone();
+        self.totals.count_evictions(&survey.stores, &|worker| {
+            pools.get(worker).cloned().unwrap_or_else(|| UNKNOWN.to_owned())
+        });
+        self.stale.totals |= before != self.totals.evictions;
         self.links.board.pin_survey(survey);
         let ended = self.requests.take_ended();
         self.totals.count_requests(&ended);
         self.stale.totals |= !ended.is_empty();
+        let totals = Arc::new(self.totals.clone());
+        self.links.board.pin(|seen| seen.totals = totals);
         // What was said last is counted by a survey after this one.
         self.stale.survey = said;
         self.surveyed = Done::now(began);

@@ -4,6 +4,7 @@
 //! names every finding that stands with what was counted of it, and a finding of the ledger that it does not name is
 //! counted when it is read. Invariant: no counter ever decreases.
 
+use super::pages::StoreEntry;
 use super::requests::status_word;
 use crate::evaluate::Transition;
 use kvprov_model::finding::{Detector, Finding, FindingState};
@@ -17,6 +18,8 @@ use std::path::Path;
 const ENDED: usize = 200;
 /// Pools that costs are told apart by; further ones are counted together as [`OTHER`].
 const POOLS: usize = 64;
+/// Stores and pairs of pools of which removals are counted.
+const STORES: usize = 256;
 /// Stands for what is not known.
 pub const UNKNOWN: &str = "unknown";
 const OTHER: &str = "other";
@@ -29,6 +32,21 @@ type Place = (String, String);
 struct Counted {
     count: u64,
     tokens: u64,
+}
+
+/// Removals in a store by one worker of what another had written, and what was seen of them last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evictions {
+    /// The store.
+    pub store: String,
+    /// Pool of the remover.
+    pub by_pool: String,
+    /// Pool of the writer.
+    pub of_pool: String,
+    /// How many, over the life of the ledger.
+    pub total: u64,
+    /// How many the ledger held when it was looked at last; retention makes it less.
+    held: u64,
 }
 
 /// The counters.
@@ -52,6 +70,8 @@ pub struct Totals {
     /// Points of these lineages, by point and whether its revision is known.
     #[serde(with = "pairs")]
     pub points: BTreeMap<(String, String), u64>,
+    /// Artifacts that workers of one pool removed although workers of another had written them, by store and pools.
+    pub evictions: Vec<Evictions>,
     /// Findings that ended, the latest last.
     pub ended: VecDeque<Finding>,
     counted: BTreeMap<String, Counted>,
@@ -164,6 +184,28 @@ impl Totals {
         }
     }
 
+    /// Counts removals of artifacts of others, as a survey shows them: what it shows more than the one before.
+    pub fn count_evictions(&mut self, stores: &[StoreEntry], pool: &dyn Fn(&str) -> String) {
+        let mut held: BTreeMap<(String, String, String), u64> = BTreeMap::new();
+        for store in stores {
+            for removal in &store.removals {
+                let key = (store.id.clone(), pool(&removal.by), pool(&removal.of));
+                add(&mut held, key, removal.artifacts);
+            }
+        }
+        for known in &mut self.evictions {
+            let key = (known.store.clone(), known.by_pool.clone(), known.of_pool.clone());
+            let now = held.remove(&key).unwrap_or(0);
+            known.total = known.total.saturating_add(now.saturating_sub(known.held));
+            known.held = now;
+        }
+        for ((store, by_pool, of_pool), total) in held {
+            if self.evictions.len() < STORES {
+                self.evictions.push(Evictions { store, by_pool, of_pool, total, held: total });
+            }
+        }
+    }
+
     fn count_opening(&mut self, finding: &Finding) {
         let key = (finding.detector.to_string(), finding.cause.to_string());
         add(&mut self.opened, key, 1);
@@ -223,6 +265,7 @@ mod pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::pages::RemovalEntry;
     use kvprov_model::clock::WallTime;
     use kvprov_model::finding::{Cause, Confidence};
     use kvprov_model::id::FindingId;
@@ -295,6 +338,18 @@ mod tests {
         again.reconcile(&standing, &|_| "p".to_owned());
         again.reconcile(&standing, &|_| "p".to_owned());
         assert_eq!((opened(&again), tokens(&again)), (2, 15));
+    }
+
+    #[test]
+    fn removals_are_counted_once_and_never_less_when_the_ledger_forgets() {
+        let mut totals = Totals::default();
+        let mut shows = |artifacts| {
+            let removals = vec![RemovalEntry { by: "a".to_owned(), of: "b".to_owned(), artifacts }];
+            let store = StoreEntry { id: "s".to_owned(), removals, ..StoreEntry::default() };
+            totals.count_evictions(&[store], &|_| "p".to_owned());
+            totals.evictions[0].total
+        };
+        assert_eq!([shows(5), shows(5), shows(8), shows(2), shows(3)], [5, 5, 8, 8, 9]);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use super::schedule::{Concern, Schedule};
 use crate::evaluate::{Awaited, Transition, all_subjects, evaluate_running};
 use crate::intake::Accepted;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError, Subject, index_keys};
-use crate::view::Hearing;
+use crate::view::{Hearing, Progress, View};
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
-use kvprov_model::id::{RequestStem, WorkerId};
+use kvprov_model::id::{NodeId, RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Observation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -71,6 +71,13 @@ impl Core {
         };
         for (node, newest) in core.ledger.watermarks() {
             core.ear.expect(&node, newest, now);
+        }
+        // A node that never dated anything is known by its workers only; nobody waits for it for ever either.
+        let known = View::new(core.ledger.as_ref(), Progress::Running)?;
+        let nodes: BTreeSet<NodeId> = known.roster().members().map(|member| member.node.clone()).collect();
+        drop(known);
+        for node in nodes.iter().filter(|node| core.ledger.watermark(node).is_none()) {
+            core.ear.expect(node, WallTime(i64::MIN), now);
         }
         core.unread = all_subjects(core.ledger.as_ref())?;
         core.unread.extend(core.ledger.all_findings()?.into_keys());

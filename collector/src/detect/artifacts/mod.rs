@@ -52,6 +52,11 @@ pub struct History {
 // === impl Event ===
 
 impl Event {
+    /// Its place among all events of the store: by time, then by place in the stream.
+    pub fn order(&self) -> usize {
+        self.index
+    }
+
     /// The observation.
     pub fn observation(&self) -> &Observation {
         &self.read[self.index]

@@ -24,7 +24,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         });
     }
     // In the order of time: the first ones are shown, whichever keys come later.
-    reads.sort_by_key(|(_, event, _)| (event.at, event.observation().envelope.id));
+    reads.sort_by_key(|(_, event, _)| event.order());
     for (key, event, held) in &reads {
         let Some((cause, confidence, what, because)) = judge(view, event, held) else { continue };
         let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {

@@ -41,7 +41,7 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     }
     // The keys of several ranks are one variant; what matters is the order of time.
     for events in by_content.values_mut().flat_map(BTreeMap::values_mut) {
-        events.sort_by_key(|event| (event.at, event.observation().envelope.id));
+        events.sort_by_key(|event| event.order());
     }
     let mut drafts: BTreeMap<Cause, (Draft, BTreeSet<String>)> = BTreeMap::new();
     for variants in by_content.values().filter(|variants| variants.len() > 1) {
@@ -96,8 +96,7 @@ fn fork<'h>(
 ) -> Option<(Cause, &'h Event, &'h Event)> {
     let ways = [stored_then_asked(a.1, b.1), stored_then_asked(b.1, a.1)];
     // The way that was seen first stands, whatever comes later.
-    let (stored, asked) =
-        ways.into_iter().flatten().min_by_key(|(_, asked)| (asked.at, asked.observation().envelope.id))?;
+    let (stored, asked) = ways.into_iter().flatten().min_by_key(|(_, asked)| asked.order())?;
     let names: BTreeSet<&String> = a.0.keys().chain(b.0.keys()).collect();
     let different: Vec<&str> =
         names.into_iter().filter(|name| a.0.get(*name) != b.0.get(*name)).map(String::as_str).collect();
