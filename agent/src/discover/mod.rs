@@ -6,7 +6,6 @@
 //! restarted agent finds the same workers. What cannot be read is unknown and named in [`FoundWorker::unread`], never a default.
 //! Nothing of arguments and environment is kept but the settings that facts read.
 
-mod assisted;
 pub mod container;
 #[cfg(test)]
 mod fake;
@@ -21,7 +20,6 @@ mod tree;
 mod version;
 mod worker;
 
-pub use assisted::AssistedProcesses;
 pub use container::Container;
 pub use known::ScanReport;
 pub use live::LiveProcesses;
@@ -35,7 +33,7 @@ use kvprov_packs::Packs;
 use look::{Look, inner_pid, look, output_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use tree::{Forest, Root, grow};
+use tree::{Forest, Root, grow, is_leader};
 
 /// Looks after which a helper process counts: most are over sooner.
 const LASTING: u32 = 2;
@@ -61,8 +59,6 @@ pub struct Discovery<'p> {
 #[derive(Debug)]
 struct Tracked<'p> {
     root: Root<'p>,
-    /// Hash of the leader's arguments when they were read.
-    print: Option<u64>,
     told: FoundWorker,
     look: Look,
     processes: BTreeMap<ProcessKey, Seen>,
@@ -206,17 +202,17 @@ impl<'p> Discovery<'p> {
     ) -> Option<Change> {
         let leader = self.table.get(key);
         let leader_lives = leader.is_some();
-        let print = leader.map(|known| known.print);
+        // A leader that is dead or overwrote its arguments shows less than it did.
+        let shows = leader.is_some_and(|known| !root.started_as || known.signature.is_some_and(is_leader));
         let mut tracked = self.workers.remove(&key);
         let is_new = tracked.is_none();
         let must_look = match &mut tracked {
             None => true,
-            // A dead leader shows nothing more than it did.
-            Some(_) if !leader_lives && root.started_as => false,
             Some(tracked) => {
                 tracked.looks += u32::from(is_scan);
                 let is_incomplete = tracked.look.engine_version.is_none() || !tracked.look.unread.is_empty();
-                tracked.print != print || is_scan && is_incomplete && tracked.looks.is_power_of_two()
+                let is_due = is_scan && is_incomplete && tracked.looks.is_power_of_two();
+                shows && (tracked.root.print != root.print || is_due)
             }
         };
         let mut processes =
@@ -240,7 +236,7 @@ impl<'p> Discovery<'p> {
         };
         let looks = tracked.map_or(u32::from(is_scan), |old| old.looks);
         debug_assert!(!is_new || matches!(change, Some(Change::Found(_))), "a new worker is told");
-        self.workers.insert(key, Tracked { root, print, told, look, processes, looks });
+        self.workers.insert(key, Tracked { root, told, look, processes, looks });
         change
     }
 

@@ -267,6 +267,46 @@ fn a_child_before_exec_is_part_of_its_parent() {
 }
 
 #[test]
+fn a_leader_that_overwrites_its_arguments_keeps_its_name_and_settings() {
+    let system = machine();
+    system.start(100, 10, VLLM);
+    system.fork(101, 100);
+    let mut discovery = discovery();
+    let before = found(&discovery.scan(&system, NOW).unwrap())[0].clone();
+    system.title(100, "VLLM::APIServer");
+    system.change(100, |fake| fake.environment = Some(b"VLLM::APIServer\0".to_vec()));
+    for _ in 0..9 {
+        discovery.scan(&system, NOW).unwrap();
+    }
+    assert_eq!(discovery.workers().count(), 1, "the child that kept the arguments is no engine of its own");
+    let after = discovery.workers().next().unwrap();
+    assert_eq!((&after.id, &after.facts, &after.role), (&before.id, &before.facts, &before.role));
+    // Neither is it one when the leader dies.
+    system.end(100);
+    let changes = discovery.scan(&system, NOW).unwrap();
+    assert!(matches!(changes.as_slice(), [Change::Changed(worker)] if worker.id == before.id), "{changes:?}");
+    system.end(101);
+    assert!(matches!(discovery.scan(&system, NOW).unwrap().as_slice(), [Change::Gone { .. }]));
+}
+
+#[test]
+fn a_leader_that_calls_exec_with_other_settings_is_told_anew() {
+    let system = machine();
+    system.start(100, 10, SGLANG);
+    let mut discovery = discovery();
+    let id = found(&discovery.scan(&system, NOW).unwrap())[0].id.clone();
+    system.exec(100, &SGLANG.replace("--tp-size 2", "--tp-size 4"));
+    let changes = discovery.exec(&system, 100, NOW);
+    let [Change::Changed(worker)] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!((&worker.id, fact(worker, "tp_size")), (&id, "4"));
+    system.exec(100, VLLM);
+    let changes = discovery.exec(&system, 100, NOW);
+    assert!(matches!(changes.as_slice(), [Change::Gone { .. }, Change::Found(new)] if new.engine == "vllm"));
+    system.exec(100, "sleep 1");
+    assert!(matches!(discovery.exec(&system, 100, NOW).as_slice(), [Change::Gone { .. }]));
+}
+
+#[test]
 fn a_worker_outlives_its_leader_and_ends_with_its_last_process() {
     let system = machine();
     vllm(&system, 100, 10, VLLM);
