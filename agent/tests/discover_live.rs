@@ -196,3 +196,20 @@ fn wait_for(path: &Path) {
     }
     std::thread::sleep(Duration::from_millis(50));
 }
+
+/// Prints what is found on this machine.
+#[test]
+#[ignore = "prints what is there"]
+fn workers_of_this_machine() {
+    let system = LiveProcesses::open().unwrap();
+    let mut discovery = discovery();
+    for change in discovery.scan(&system, NOW).unwrap() {
+        let Change::Found(worker) = change else { continue };
+        println!("{} {:?} {:?} unread {:?}", worker.id, worker.engine_version, worker.role, worker.unread);
+        for process in &worker.processes {
+            let (pid, name) = (process.key.pid, &process.thread_name);
+            println!("  {pid} {name} {:?} {:?}", process.signature, process.output);
+        }
+        println!("  {:?}\n  {:?}", worker.settings, worker.facts);
+    }
+}

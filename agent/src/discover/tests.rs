@@ -110,6 +110,23 @@ fn a_helper_that_lasts_joins_and_one_that_does_not_is_not_told() {
 }
 
 #[test]
+fn a_helper_belongs_to_its_parents_worker_at_once_and_is_told_with_the_next_look() {
+    let system = machine();
+    vllm(&system, 100, 10, VLLM);
+    let mut discovery = discovery();
+    discovery.scan(&system, NOW).unwrap();
+    discovery.scan(&system, NOW).unwrap();
+    system.start(150, 101, "ffmpeg -i x");
+    assert_eq!(discovery.exec(&system, 150, NOW), []);
+    assert_eq!(discovery.worker_of(150).map(|worker| worker.leader.pid), Some(100));
+    assert_eq!(discovery.worker_of(10), None);
+    system.end(150);
+    assert_eq!(discovery.exited(&system, 150, Exit::default(), NOW), []);
+    assert_eq!(discovery.worker_of(150), None);
+    assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
+}
+
+#[test]
 fn nothing_new_is_nothing_told_and_arguments_are_read_once() {
     let system = machine();
     vllm(&system, 100, 10, VLLM);
@@ -261,9 +278,11 @@ fn a_child_before_exec_is_part_of_its_parent() {
     system.start(100, 10, VLLM);
     system.fork(101, 100);
     system.fork(102, 101);
-    let changes = discovery().scan(&system, NOW).unwrap();
-    assert_eq!(found(&changes).len(), 1);
-    assert_eq!(pids(found(&changes)[0]), [100, 101, 102]);
+    let mut discovery = discovery();
+    let changes = discovery.scan(&system, NOW).unwrap();
+    assert_eq!(pids(found(&changes)[0]), [100], "it may be about to become a helper");
+    let changes = discovery.scan(&system, NOW).unwrap();
+    assert!(matches!(changes.as_slice(), [Change::Changed(worker)] if pids(worker) == [100, 101, 102]));
 }
 
 #[test]
