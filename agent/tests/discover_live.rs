@@ -1,6 +1,7 @@
 //! Discovery on this machine: real processes, and, when asked for, the store rigs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at a broken premise")]
 #![allow(clippy::print_stdout, reason = "the ignored tests print tables")]
+#![allow(clippy::disallowed_methods, reason = "a rig tells by files that it is ready")]
 
 use kvprov_agent::bundle::Bundle;
 use kvprov_agent::discover::{Change, Discovery, Exit, FoundWorker, LiveProcesses, NodeIdentity, Output};
