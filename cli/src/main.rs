@@ -76,12 +76,18 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::Up(up) => parent::run(&up.common, if up.demo { Children::Demo } else { Children::Both }),
+        Command::Up(mut up) => {
+            up.common.person = true;
+            parent::run(&up.common, if up.demo { Children::Demo } else { Children::Both })
+        }
         Command::Agent(common) if common.child => live::agent::run_child(&common),
         Command::Agent(common) => parent::run(&common, Children::Agent),
         Command::Collector(common) => live::collector::run(&common),
         Command::Record(record) => {
-            let common = Common { record: Some(record.out), no_ship: true, ..record.common };
+            let mut common = record.common;
+            common.record = Some(record.out);
+            common.no_ship = true;
+            common.person = true;
             parent::run(&common, Children::Agent)
         }
         Command::Doctor => doctor::run(),

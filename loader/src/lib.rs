@@ -19,6 +19,3 @@ pub mod process;
 pub mod protocol;
 pub mod server;
 pub mod supervise;
-
-#[cfg(feature = "attach")]
-pub mod attach;

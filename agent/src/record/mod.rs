@@ -37,6 +37,7 @@ pub struct Recorder {
     directory: PathBuf,
     manifest: Manifest,
     files: Files,
+    buffer: Vec<u8>,
 }
 
 // === impl Recorder ===
@@ -56,6 +57,7 @@ impl Recorder {
             directory: directory.to_owned(),
             manifest: Manifest::default(),
             files: Files::new(directory.to_owned()),
+            buffer: Vec::new(),
         })
     }
 
@@ -80,8 +82,12 @@ impl Recorder {
     /// # Errors
     /// When it cannot be written.
     pub fn kernel(&mut self, worker: &WorkerId, record: &Record) -> Result<(), RecordError> {
-        let line = serde_json::to_vec(record).unwrap_or_default();
-        self.line(worker, Kind::Kernel, "kernel", &line)
+        let mut line = std::mem::take(&mut self.buffer);
+        line.clear();
+        record.write_json(&mut line);
+        let result = self.line(worker, Kind::Kernel, "kernel", &line);
+        self.buffer = line;
+        result
     }
 
     /// Takes a line of a log, redacted before.

@@ -104,12 +104,18 @@ impl Found {
             }
         };
         let mut scanned: Option<Instant> = None;
+        let mut begun = false;
         while !end.load(Ordering::Relaxed) {
             if scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_EVERY) {
                 scanned = Some(Instant::now());
                 match self.discovery.scan(&system, now()) {
                     Ok(changes) => self.heed(changes, reports),
                     Err(error) => tracing::warn!(%error, "processes cannot be listed"),
+                }
+                self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
+                if !std::mem::replace(&mut begun, true) {
+                    let _ = self.followers.kernel.send(KernelCommand::Begin);
+                    self.hub.sees(self.loader.is_some(), self.follows_logs);
                 }
             }
             let news = match self.news.recv_timeout(PATIENCE) {

@@ -1,28 +1,55 @@
 //! Where all sources meet: every observation goes to the queue, to the recording, and is counted.
 
 use crate::kernel::Record;
+use crate::logs::LineCounts;
 use crate::record::{RecordError, Recorder};
 use crate::ship::Outbox;
+use crate::source::Losses;
+use crate::status::{Part, Readiness};
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The meeting place.
 #[derive(Debug)]
 pub(crate) struct Hub {
     outbox: Outbox,
     recorder: Mutex<Option<Recorder>>,
-    kinds: Mutex<BTreeMap<String, u64>>,
+    counted: Mutex<Counted>,
+    ring: (AtomicU64, AtomicU64),
+    readiness: Arc<Readiness>,
+}
+
+/// What is counted for the page of metrics.
+#[derive(Debug, Default)]
+struct Counted {
+    kinds: BTreeMap<String, u64>,
+    lost: BTreeMap<(&'static str, &'static str), u64>,
+    workers: BTreeMap<String, u64>,
+    lines: LineCounts,
+    files: u64,
 }
 
 // === impl Hub ===
 
 impl Hub {
-    pub(crate) fn new(outbox: Outbox, recording: Option<&Path>) -> Result<Self, RecordError> {
+    pub(crate) fn new(
+        outbox: Outbox,
+        recording: Option<&Path>,
+        readiness: Arc<Readiness>,
+    ) -> Result<Self, RecordError> {
         let recorder = recording.map(Recorder::create).transpose()?;
-        Ok(Self { outbox, recorder: Mutex::new(recorder), kinds: Mutex::default() })
+        readiness.set("discovery", Part::NotReady("the processes of this node are looked at".to_owned()));
+        Ok(Self {
+            outbox,
+            recorder: Mutex::new(recorder),
+            counted: Mutex::default(),
+            ring: Default::default(),
+            readiness,
+        })
     }
 
     /// Takes observations. True once they survive the end of this process; false when they have to be offered again.
@@ -35,12 +62,12 @@ impl Hub {
             return false;
         }
         {
-            let mut kinds = lock(&self.kinds);
+            let mut counted = lock(&self.counted);
             for observation in observations {
                 let kind = observation.body.kind();
-                match kinds.get_mut(kind) {
+                match counted.kinds.get_mut(kind) {
                     Some(count) => *count += 1,
-                    None => drop(kinds.insert(kind.to_owned(), 1)),
+                    None => drop(counted.kinds.insert(kind.to_owned(), 1)),
                 }
             }
         }
@@ -52,9 +79,79 @@ impl Hub {
         true
     }
 
-    /// Observations so far, by kind.
-    pub(crate) fn kinds(&self) -> BTreeMap<String, u64> {
-        lock(&self.kinds).clone()
+    /// Discovery has looked once: says what is seen from now on.
+    pub(crate) fn sees(&self, kernel: bool, logs: bool) {
+        self.readiness.set("discovery", Part::Ready);
+        let part = |on: bool, why: &str| if on { Part::Ready } else { Part::Without(why.to_owned()) };
+        self.readiness.set("kernel", part(kernel, "no kernel programs, or switched off; see kvprov doctor"));
+        self.readiness.set("logs", part(logs, "switched off"));
+    }
+
+    /// Counts what a source lost since it last told.
+    pub(crate) fn lose(&self, stage: &'static str, losses: &Losses) {
+        if losses.is_empty() {
+            return;
+        }
+        let mut counted = lock(&self.counted);
+        for (reason, count) in losses.iter() {
+            *counted.lost.entry((stage, reason)).or_default() += count;
+        }
+    }
+
+    /// How full the ring is.
+    pub(crate) fn ring(&self, used: u64, size: u64) {
+        self.ring.0.store(used, Ordering::Relaxed);
+        self.ring.1.store(size, Ordering::Relaxed);
+    }
+
+    /// The engines of the workers that are there.
+    pub(crate) fn workers<'e>(&self, engines: impl Iterator<Item = &'e str>) {
+        let mut workers = BTreeMap::new();
+        for engine in engines {
+            *workers.entry(engine.to_owned()).or_default() += 1;
+        }
+        lock(&self.counted).workers = workers;
+    }
+
+    /// What became of log lines so far, and how many files are followed.
+    pub(crate) fn lines(&self, lines: LineCounts, files: u64) {
+        let mut counted = lock(&self.counted);
+        counted.lines = lines;
+        counted.files = files;
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<(Vec<String>, f64)> {
+        lock(&self.counted).kinds.iter().map(|(kind, count)| (vec![kind.clone()], *count as f64)).collect()
+    }
+
+    pub(crate) fn losses(&self) -> Vec<(Vec<String>, f64)> {
+        let counted = lock(&self.counted);
+        let series = |(&(stage, reason), count): (&(&str, &str), &u64)| {
+            (vec![stage.to_owned(), reason.to_owned()], *count as f64)
+        };
+        counted.lost.iter().map(series).collect()
+    }
+
+    pub(crate) fn workers_by_engine(&self) -> Vec<(Vec<String>, f64)> {
+        let counted = lock(&self.counted);
+        counted.workers.iter().map(|(engine, count)| (vec![engine.clone()], *count as f64)).collect()
+    }
+
+    pub(crate) fn line_outcomes(&self) -> Vec<(Vec<String>, f64)> {
+        let lines = lock(&self.counted).lines;
+        let outcomes =
+            [("matched", lines.matched), ("ignored", lines.ignored), ("unparsed", lines.unparsed)];
+        let series = |(outcome, count): (&str, u64)| (vec!["all".to_owned(), outcome.to_owned()], count as f64);
+        outcomes.into_iter().map(series).collect()
+    }
+
+    pub(crate) fn followed_files(&self) -> f64 {
+        lock(&self.counted).files as f64
+    }
+
+    pub(crate) fn ring_bytes(&self) -> Vec<(Vec<String>, f64)> {
+        let [used, size] = [&self.ring.0, &self.ring.1].map(|bytes| bytes.load(Ordering::Relaxed) as f64);
+        vec![(vec!["used".to_owned()], used), (vec!["size".to_owned()], size)]
     }
 
     /// Whether somebody wants records and redacted lines.
@@ -65,11 +162,6 @@ impl Hub {
     /// Takes a kernel record for the recording.
     pub(crate) fn record(&self, worker: &WorkerId, record: &Record) {
         self.recording(|recorder| recorder.kernel(worker, record));
-    }
-
-    /// Takes a redacted line for the recording.
-    pub(crate) fn log_line(&self, worker: &WorkerId, stream: &str, line: &[u8]) {
-        self.recording(|recorder| recorder.log(worker, stream, line));
     }
 
     /// Makes the recording replayable up to here.

@@ -1,6 +1,6 @@
 //! The kernel's ring: records in, observations out; the room in the ring is given back once they are with the queue.
 
-use super::adapt::NodeLookup;
+use super::adapt::{NodeLookup, NodeOpener};
 use super::alive::Progress;
 use super::discovery::ProcessNews;
 use super::hub::Hub;
@@ -8,7 +8,8 @@ use super::logs::LogCommand;
 use super::options::Options;
 use crate::access::Access;
 use crate::discover::NodeIdentity;
-use crate::kernel::live::{LiveKernel, LiveOptions, Notice, Now};
+use crate::identity::{Identities, IdentityOptions};
+use crate::kernel::live::{Journal, LiveKernel, LiveOptions, Notice, Now};
 use kvprov_agent_common::ring::Ring;
 use kvprov_loader::client::Client;
 use kvprov_model::clock::WallTime;
@@ -16,6 +17,7 @@ use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
 use kvprov_packs::Packs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
@@ -26,6 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Records between two commits.
 const AT_ONCE: usize = 4096;
 const TICK_EVERY: Duration = Duration::from_millis(250);
+/// Bytes of the journal.
+const JOURNAL_BYTES: u64 = 64 << 20;
+/// How long discovery may take to know the processes that are there, before what an earlier agent left is read.
+const TO_BEGIN: Duration = Duration::from_secs(15);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -34,12 +40,18 @@ pub(crate) enum KernelCommand {
     Process { worker: WorkerId, pid: u32, started: u64, done: SyncSender<()> },
     /// A worker is gone.
     Gone(WorkerId),
+    /// Every process that was there is known.
+    Begin,
 }
 
 /// The thread's state.
 pub(crate) struct Kernel {
     live: LiveKernel<'static>,
+    identities: Option<Identities>,
+    journal: PathBuf,
+    ring_name: String,
     ring: Option<Ring>,
+    begins: bool,
     hub: Arc<Hub>,
     commands: Receiver<KernelCommand>,
     listeners: Option<Listeners>,
@@ -65,15 +77,42 @@ impl Kernel {
         progress: Progress,
     ) -> (Self, Sender<KernelCommand>) {
         let ring = loader.filter(|_| options.sources.kernel).and_then(|loader| open_ring(loader));
-        let name = ring.as_ref().map_or_else(|| "none".to_owned(), |_| node.boot_id.clone());
+        let ring_name = ring_name(node);
         let live = LiveKernel::new(
-            LiveOptions { node: node.node.clone(), ring: name },
+            LiveOptions { node: node.node.clone(), ring: ring_name.clone() },
             packs,
             Box::new(NodeLookup(Arc::clone(access))),
             Now::read(),
         );
+        let tap = Arc::clone(hub);
+        let live = match hub.is_recording() {
+            true => live.with_tap(Box::new(move |worker, record| tap.record(worker, record))),
+            false => live,
+        };
+        let identity = IdentityOptions {
+            node: node.node.clone(),
+            ring: ring_name.clone(),
+            boot: node.boot_id.clone(),
+            cache: Some(super::below(options, "digests")),
+            rate: options.hash_bytes_per_second,
+        };
+        let identities = Identities::new(identity, Box::new(NodeOpener(Arc::clone(access))))
+            .inspect_err(|error| tracing::error!(%error, "model files are not hashed"))
+            .ok();
         let (sender, commands) = channel();
-        (Self { live, ring, hub: Arc::clone(hub), commands, listeners: None, progress }, sender)
+        let kernel = Self {
+            live,
+            identities,
+            journal: super::below(options, "journal"),
+            ring_name,
+            ring,
+            begins: false,
+            hub: Arc::clone(hub),
+            commands,
+            listeners: None,
+            progress,
+        };
+        (kernel, sender)
     }
 
     pub(crate) fn with_listeners(
@@ -87,20 +126,58 @@ impl Kernel {
 
     pub(crate) fn run(mut self, end: &AtomicBool) {
         let mut observations = Vec::new();
+        self.begin(end, &mut observations);
         let mut ticked = Instant::now();
         while !end.load(Ordering::Relaxed) {
             let begun = Now::read();
             self.obey(&mut observations);
-            let all = self.drain(&mut observations);
+            let all = self.drain(&mut observations, end);
             if ticked.elapsed() >= TICK_EVERY {
                 ticked = Instant::now();
-                self.live.tick(begun, &mut |observation| observations.push(observation));
+                self.tick(begun, &mut observations);
                 self.hand_over(&mut observations, end);
             }
             if all {
                 self.progress.reached(WallTime(begun.wall));
                 self.wait();
             }
+        }
+    }
+
+    /// Waits until the processes that are there are known, then takes up what an agent before this one left.
+    fn begin(&mut self, end: &AtomicBool, observations: &mut Vec<Observation>) {
+        let begun = Instant::now();
+        while !self.begins && !end.load(Ordering::Relaxed) && begun.elapsed() < TO_BEGIN {
+            self.obey(observations);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.ring.is_none() {
+            return;
+        }
+        let Self { live, identities, listeners, journal, ring_name, .. } = self;
+        let restored = Journal::open(journal, ring_name, JOURNAL_BYTES).and_then(|journal| {
+            let mut hear = |notice: Notice<'_>| hear(notice, listeners.as_ref(), identities.as_mut());
+            live.with_journal(journal, &mut hear, &mut |observation| observations.push(observation))
+        });
+        match restored {
+            Ok(restored) => tracing::info!(records = restored.records, "the journal was read"),
+            Err(error) => {
+                tracing::warn!(%error, "there is no journal: what is in memory is lost if this agent is killed");
+            }
+        }
+        self.hand_over(observations, end);
+    }
+
+    fn tick(&mut self, now: Now, observations: &mut Vec<Observation>) {
+        let mut sink = |observation| observations.push(observation);
+        self.live.tick(now, &mut sink);
+        if let Some(identities) = &mut self.identities {
+            identities.poll(WallTime(now.wall), &mut sink);
+            self.hub.lose("identity", &identities.take_losses());
+        }
+        self.hub.lose("kernel", &self.live.take_losses());
+        if let Some(ring) = &self.ring {
+            self.hub.ring(ring.pending(), ring.capacity());
         }
     }
 
@@ -114,22 +191,23 @@ impl Kernel {
                 }
                 KernelCommand::Gone(worker) => {
                     self.live.remove_worker(&worker, &mut |observation| observations.push(observation));
+                    if let Some(identities) = &mut self.identities {
+                        identities.forget(&worker);
+                    }
                 }
+                KernelCommand::Begin => self.begins = true,
             }
         }
     }
 
     /// Takes what the ring holds; true when that was all.
-    fn drain(&mut self, observations: &mut Vec<Observation>) -> bool {
-        let Self { live, ring: Some(ring), listeners, .. } = self else {
-            return self.hand_over(observations, &AtomicBool::new(false));
+    fn drain(&mut self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
+        let Self { live, ring: Some(ring), listeners, identities, .. } = self else {
+            self.hand_over(observations, end);
+            return true;
         };
         let taken = ring.peek(AT_ONCE, |position, bytes| {
-            live.event(position, bytes, &mut |notice| {
-                if let Some(listeners) = listeners {
-                    listeners.hear(notice);
-                }
-            });
+            live.event(position, bytes, &mut |notice| hear(notice, listeners.as_ref(), identities.as_mut()));
         });
         let taken = match taken {
             Ok(taken) => taken,
@@ -139,12 +217,14 @@ impl Kernel {
                 return true;
             }
         };
-        let upto = ring.position();
-        live.commit(upto, &mut |observation| observations.push(observation));
-        if taken > 0 && self.hand_over(observations, &AtomicBool::new(false))
-            && let Some(ring) = &mut self.ring
-        {
-            ring.release();
+        if taken > 0 {
+            let upto = ring.position();
+            live.commit(upto, &mut |observation| observations.push(observation));
+            if self.hand_over(observations, end)
+                && let Some(ring) = &mut self.ring
+            {
+                ring.release();
+            }
         }
         taken < AT_ONCE
     }
@@ -173,29 +253,41 @@ impl Kernel {
     }
 }
 
-impl Listeners {
-    fn hear(&self, notice: Notice<'_>) {
-        let news = match notice {
-            Notice::Exec(event, _) => ProcessNews::Started(event.pid),
-            Notice::Fork(event, _) => ProcessNews::Started(event.pid),
-            Notice::Exit(event, code, worker) => {
-                let _ = self.logs.send(LogCommand::ProcessEnded { worker: worker.clone(), pid: event.pid });
-                ProcessNews::Ended { pid: event.pid, code }
-            }
-            Notice::Output(piece, worker) => {
-                let _ = self.logs.send(LogCommand::output(&piece, worker));
-                return;
-            }
-            Notice::Model(..) => return,
-            Notice::BlindSpot { pid, way, worker } => {
-                ProcessNews::BlindSpot { pid, way, worker: worker.clone() }
-            }
-        };
-        // A full channel is no loss: the next look at all processes finds what was not heard.
-        if let Err(TrySendError::Full(_)) = self.discovery.try_send(news) {
-            tracing::debug!("process news come faster than discovery reads them");
+/// Passes a notice on to whoever it is for.
+fn hear(notice: Notice<'_>, listeners: Option<&Listeners>, identities: Option<&mut Identities>) {
+    if let Notice::Model(open, worker) = &notice {
+        if let Some(identities) = identities {
+            identities.opened(worker, open);
         }
+        return;
     }
+    let Some(listeners) = listeners else { return };
+    let news = match notice {
+        Notice::Model(..) => return,
+        Notice::Exec(event, _) | Notice::Fork(event, _) => ProcessNews::Started(event.pid),
+        Notice::Exit(event, code, worker) => {
+            let _ = listeners.logs.send(LogCommand::ProcessEnded { worker: worker.clone(), pid: event.pid });
+            ProcessNews::Ended { pid: event.pid, code }
+        }
+        Notice::Output(piece, worker) => {
+            // The thread ends only with the agent.
+            let _ = listeners.logs.send(LogCommand::output(&piece, worker));
+            return;
+        }
+        Notice::BlindSpot { pid, way, worker } => ProcessNews::BlindSpot { pid, way, worker: worker.clone() },
+    };
+    // A full channel is no loss: the next look at all processes finds what was not heard.
+    if let Err(TrySendError::Full(_)) = listeners.discovery.try_send(news) {
+        tracing::debug!("process news come faster than discovery reads them");
+    }
+}
+
+/// What makes positions in the ring unique: the boot, and the parent that made the ring.
+fn ring_name(node: &NodeIdentity) -> String {
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
+    let started = crate::discover::Stat::parse(&stat).map_or(0, |stat| stat.start);
+    format!("{}-{parent}-{started}", node.boot_id)
 }
 
 fn open_ring(loader: &Client) -> Option<Ring> {

@@ -114,6 +114,7 @@ impl Logs {
             if idled.elapsed() >= IDLE_EVERY {
                 idled = Instant::now();
                 self.streams.idle(&mut |observation| observations.push(observation));
+                self.count();
             }
             self.hand_over(&mut observations, end);
             let hub = Arc::clone(&self.hub);
@@ -132,6 +133,13 @@ impl Logs {
         if let Err(error) = self.follower.save(Instant::now()) {
             tracing::warn!(%error, "positions of logs are not saved; some lines will be read again");
         }
+    }
+
+    fn count(&self) {
+        let mut lines = self.follower.counts();
+        lines.add_all(&self.streams.counts());
+        let files = self.follower.report().iter().filter(|report| report.is_followed).count();
+        self.hub.lines(lines, files as u64);
     }
 
     fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) {

@@ -11,6 +11,7 @@ mod hub;
 mod kernel;
 mod logs;
 mod options;
+mod page;
 mod report;
 
 pub use options::{LogFile, Options, Sources};
@@ -19,6 +20,7 @@ pub use report::Report;
 use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::ship::{Outbox, QueueConfig, QueueError, ShipConfig, ShipError, Shipper, resource};
+use crate::status::{Readiness, StatusError};
 use hub::Hub;
 use kvprov_loader::client::Client;
 use kvprov_packs::Packs;
@@ -39,6 +41,9 @@ pub enum RunError {
     /// Nothing can be sent.
     #[error(transparent)]
     Ship(#[from] ShipError),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Status(#[from] StatusError),
     /// The recording cannot be made.
     #[error(transparent)]
     Record(#[from] crate::record::RecordError),
@@ -82,7 +87,10 @@ pub fn run(
         Some(endpoint) => Some(Shipper::start(&outbox, ShipConfig::new(endpoint.clone(), options.protocol))?),
         None => None,
     };
-    let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref())?);
+    let readiness = Arc::new(Readiness::default());
+    let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref(), Arc::clone(&readiness))?);
+    let _page =
+        page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader.as_ref(), readiness)?;
     let access = Arc::new(Access::new(loader.clone()));
     let threads = std::thread::scope(|scope| -> Result<(), RunError> {
         let mut alive = alive::Alive::default();
@@ -100,25 +108,22 @@ pub fn run(
             discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
         );
         let kernel = kernel.with_listeners(discovery_events, log_commands);
-        let spawn = |name: &'static str, work: Box<dyn FnOnce() + Send + '_>| {
-            std::thread::Builder::new()
-                .name(format!("kvprov-{name}"))
-                .spawn_scoped(scope, work)
-                .map(|handle| (name, handle))
-        };
         let end = Arc::new(AtomicBool::new(false));
         // However this function is left, the threads end: the scope waits for them.
         let _guard = EndGuard(&end);
         let (reports, told) = std::sync::mpsc::channel();
+        let name = |name: &str| std::thread::Builder::new().name(format!("kvprov-{name}"));
+        let (kernel_end, logs_end, discovery_end) = (Arc::clone(&end), Arc::clone(&end), Arc::clone(&end));
+        let told_to = reports.clone();
         let handles = [
-            spawn("kernel", Box::new({ let end = &end; move || kernel.run(end) })),
-            spawn("logs", Box::new({ let end = &end; move || logs.run(end) })),
-            spawn("discovery", Box::new({ let end = &end; let reports = reports.clone(); move || discovery.run(end, &reports) })),
+            ("kernel", name("kernel").spawn_scoped(scope, move || kernel.run(&kernel_end))),
+            ("logs", name("logs").spawn_scoped(scope, move || logs.run(&logs_end))),
+            ("discovery", name("discovery").spawn_scoped(scope, move || discovery.run(&discovery_end, &told_to))),
         ];
         drop(reports);
         let mut running = Vec::new();
-        for handle in handles {
-            running.push(handle.map_err(system("start a thread"))?);
+        for (name, handle) in handles {
+            running.push((name, handle.map_err(system("start a thread"))?));
         }
         let mut ticker = alive::Ticker::new();
         while !stop.load(Ordering::Relaxed) {

@@ -103,7 +103,7 @@ impl Shipper {
     }
 
     /// Shares [`Shipper::stats`] with a page of metrics.
-    pub fn watch(&self) -> impl Fn() -> ShipStats + Send + Sync + 'static {
+    pub fn watch(&self) -> impl Fn() -> ShipStats + Clone + Send + Sync + 'static {
         let state = Arc::clone(&self.state);
         move || state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 pub(crate) fn run_child(common: &Common) -> anyhow::Result<ExitCode> {
     // Before anything is read that somebody else wrote, and before a second thread starts.
     child::enter()?;
-    logging::begin("info");
+    logging::begin(common.level());
     let config = common.config(Half::Agent)?;
     let stop = stop_on_signals()?;
     let loader = Client::from_stdin().map(Arc::new);

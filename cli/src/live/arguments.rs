@@ -1,6 +1,7 @@
 //! What `up`, `agent`, `collector` and `record` have in common.
 
 use crate::config::{self, Config};
+use crate::live::logging;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -39,6 +40,9 @@ pub(crate) struct Common {
     /// A half that a parent started.
     #[arg(long, hide = true)]
     pub(crate) child: bool,
+    /// A person looks on.
+    #[arg(long, hide = true)]
+    pub(crate) person: bool,
     /// Sends nothing.
     #[arg(long, hide = true)]
     pub(crate) no_ship: bool,
@@ -54,6 +58,11 @@ pub(crate) enum Half {
 // === impl Common ===
 
 impl Common {
+    /// How much is logged.
+    pub(crate) fn level(&self) -> &'static str {
+        if self.person { logging::PERSON } else { logging::SERVICE }
+    }
+
     /// File, environment and arguments together.
     pub(crate) fn config(&self, half: Half) -> anyhow::Result<Config> {
         let mut config = Config::load(self.config.as_deref(), std::env::vars())?;
@@ -102,6 +111,7 @@ impl Common {
             ("--no-metrics", self.no_metrics),
             ("--no-events", self.no_events),
             ("--no-ship", self.no_ship),
+            ("--person", self.person),
         ];
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(name, _)| OsString::from(name)));
         arguments

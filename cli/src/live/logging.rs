@@ -1,6 +1,12 @@
-//! Messages of the running halves: to standard error, at INFO for a service and at WARN beside a person.
+//! Messages of the running halves: to standard error, at INFO for a service. Beside a person, who is told of findings in
+//! words, at WARN and without the findings.
 
 use tracing_subscriber::EnvFilter;
+
+/// The level of a service.
+pub(crate) const SERVICE: &str = "info";
+/// The level beside a person.
+pub(crate) const PERSON: &str = "warn,kvprov_collector::run=error";
 
 /// Begins. `KVPROV_LOG` sets another level, as `RUST_LOG` does elsewhere.
 pub(crate) fn begin(default: &str) {

@@ -3,7 +3,7 @@
 use kvprov_agent::discover::Change;
 use kvprov_agent::run::Report;
 use kvprov_collector::evaluate::Transition;
-use kvprov_model::finding::FindingState;
+use kvprov_model::finding::{Confidence, FindingState};
 
 /// What the agent reports, in a line; `None`: nothing that a person waits for.
 pub(crate) fn report(report: &Report) -> Option<String> {
@@ -40,10 +40,18 @@ pub(crate) fn transition(transition: &Transition) -> String {
     };
     let head = format!(
         "{what} {} {} ({}) {}",
-        finding.confidence.as_str(),
+        confidence(finding.confidence),
         finding.detector.as_str(),
         finding.cause.as_str(),
         finding.id
     );
     if finding.state == FindingState::Resolved { head } else { format!("{head}\n        {}", finding.summary) }
+}
+
+fn confidence(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Confirmed => "confirmed",
+        Confidence::Suspected => "suspected",
+        Confidence::Risk => "risk",
+    }
 }

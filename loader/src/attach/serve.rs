@@ -1,7 +1,7 @@
 //! The programs as the server of the loader needs them.
 
 use super::Kernel;
-use crate::protocol::{KernelCounter, ProgramStatus};
+use crate::protocol::{KernelCounter, KernelCounters, Problem, ProgramStatus};
 use crate::server::KernelPrograms;
 use rustix::fd::BorrowedFd;
 
@@ -18,9 +18,9 @@ impl KernelPrograms for Kernel {
         Self::unwatch(self, tgid).map_err(|error| error.to_string())
     }
 
-    fn counters(&mut self) -> Vec<KernelCounter> {
-        let Ok(counters) = Self::counters(self) else { return Vec::new() };
-        counters
+    fn counters(&mut self) -> KernelCounters {
+        let Ok(counters) = Self::counters(self) else { return KernelCounters::default() };
+        let by_kind = counters
             .by_kind
             .iter()
             .map(|(kind, counts)| KernelCounter {
@@ -31,16 +31,17 @@ impl KernelPrograms for Kernel {
                 dropped: counts.dropped,
                 unreadable: counts.unreadable,
             })
-            .collect()
+            .collect();
+        KernelCounters { by_kind, unfollowed: counters.unfollowed }
     }
 
     fn programs(&mut self) -> Vec<ProgramStatus> {
         let told = |program: super::ProgramStatus| ProgramStatus {
             name: program.name,
-            problem: program.attached.err().map(|why| format!("{}: {}", why.reason, why.lost)),
-            run_time_ns: program.run_time_ns.unwrap_or(0),
-            run_count: program.run_count.unwrap_or(0),
-            missed: program.missed.unwrap_or(0),
+            problem: program.attached.err().map(|why| Problem { reason: why.reason, lost: why.lost }),
+            run_time_ns: program.run_time_ns,
+            run_count: program.run_count,
+            missed: program.missed,
         };
         Self::programs(self).into_iter().map(told).collect()
     }
