@@ -30,7 +30,7 @@ fn recorded_command_lines_give_the_declared_facts() {
     for entry in std::fs::read_dir(root).unwrap() {
         let directory = entry.unwrap().path();
         let Ok(commands) = std::fs::read_to_string(directory.join("commands.txt")) else { continue };
-        let bundle = Bundle::open(&[directory.clone()]).unwrap();
+        let bundle = Bundle::open(std::slice::from_ref(&directory)).unwrap();
         let mut name = String::new();
         for line in commands.lines() {
             if let Some(comment) = line.strip_prefix("# ") {
@@ -62,7 +62,12 @@ fn recorded_command_lines_give_the_declared_facts() {
             for (fact, value) in &wanted.facts {
                 // A declaration leaves out the host, which the command line tells.
                 if !matches!(fact.as_str(), "http_address" | "side_channel") {
-                    assert_eq!(got.facts.get(fact), Some(value), "{fact} of {name} in {}", directory.display());
+                    assert_eq!(
+                        got.facts.get(fact),
+                        Some(value),
+                        "{fact} of {name} in {}",
+                        directory.display()
+                    );
                 }
             }
             compared += 1;

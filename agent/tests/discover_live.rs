@@ -1,6 +1,7 @@
 //! Discovery on this machine: real processes, and, when asked for, the store rigs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at a broken premise")]
 #![allow(clippy::print_stdout, reason = "the ignored tests print tables")]
+#![allow(clippy::disallowed_methods, reason = "a rig tells by files that it is ready")]
 
 use kvprov_agent::bundle::Bundle;
 use kvprov_agent::discover::{Change, Discovery, Exit, FoundWorker, LiveProcesses, NodeIdentity, Output};
@@ -195,4 +196,21 @@ fn wait_for(path: &Path) {
         std::thread::sleep(Duration::from_millis(100));
     }
     std::thread::sleep(Duration::from_millis(50));
+}
+
+/// Prints what is found on this machine.
+#[test]
+#[ignore = "prints what is there"]
+fn workers_of_this_machine() {
+    let system = LiveProcesses::open().unwrap();
+    let mut discovery = discovery();
+    for change in discovery.scan(&system, NOW).unwrap() {
+        let Change::Found(worker) = change else { continue };
+        println!("{} {:?} {:?} unread {:?}", worker.id, worker.engine_version, worker.role, worker.unread);
+        for process in &worker.processes {
+            let (pid, name) = (process.key.pid, &process.thread_name);
+            println!("  {pid} {name} {:?} {:?}", process.signature, process.output);
+        }
+        println!("  {:?}\n  {:?}", worker.settings, worker.facts);
+    }
 }

@@ -107,7 +107,7 @@ impl<'p> Table<'p> {
         let round = self.round;
         let Some(known) = self.all.get_mut(&pid) else { return false };
         let is_stranger = known.signature.is_none() && known.worker.is_none() && known.patience == 0;
-        let rests = is_stranger && known.looks >= RESTING && (u64::from(pid) + round) % REST != 0;
+        let rests = is_stranger && known.looks >= RESTING && !(u64::from(pid) + round).is_multiple_of(REST);
         if rests {
             known.seen = round;
         }

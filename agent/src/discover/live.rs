@@ -21,8 +21,6 @@ const STAT_BYTES: usize = 4096;
 pub struct LiveProcesses {
     proc: OwnedFd,
     root: PathBuf,
-    /// The processes of other users do not show.
-    is_hidden: bool,
 }
 
 // === impl LiveProcesses ===
@@ -34,14 +32,7 @@ impl LiveProcesses {
         let root = PathBuf::from("/proc");
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let proc = rustix::fs::open(&root, flags, Mode::empty())?;
-        // Nobody may trace the first process of a machine without being its root.
-        let is_hidden = !root.join("1/stat").exists();
-        Ok(Self { proc, root, is_hidden })
-    }
-
-    /// Whether `/proc` hides the processes of other users.
-    pub fn is_hidden(&self) -> bool {
-        self.is_hidden
+        Ok(Self { proc, root })
     }
 
     fn file(&self, pid: u32, name: &str) -> io::Result<fs::File> {
@@ -151,7 +142,7 @@ impl Processes for LiveProcesses {
 }
 
 /// Paths in a memory map, each once.
-pub(super) fn mapped(map: impl Read) -> io::Result<Vec<String>> {
+fn mapped(map: impl Read) -> io::Result<Vec<String>> {
     let mut paths = BTreeSet::new();
     let mut lines = BufReader::with_capacity(64 << 10, map);
     let mut line = Vec::new();

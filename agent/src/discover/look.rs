@@ -15,6 +15,8 @@ use std::path::Path;
 
 /// Largest file of settings that is read, in bytes.
 const MAX_FILE: usize = 256 << 10;
+/// Processes that are asked for the environment of their engine.
+const MAX_ASKED: usize = 32;
 /// Variables of the environment that are looked at.
 const MAX_VARIABLES: usize = 8192;
 
@@ -54,7 +56,7 @@ pub(super) fn look(
     let own: &[String] = if started_as { &arguments } else { &[] };
     // A title that grew over the environment leaves nothing of it: children hold a copy of what their parent got.
     let mut problem = io::ErrorKind::InvalidData;
-    let environment = all().take(4).find_map(|process| match system.environment(process.pid) {
+    let environment = all().take(MAX_ASKED).find_map(|process| match system.environment(process.pid) {
         Ok(bytes) => Some(variables(&bytes)).filter(|variables| !variables.is_empty()),
         Err(error) => {
             problem = error.kind();

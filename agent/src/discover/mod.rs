@@ -6,7 +6,6 @@
 //! restarted agent finds the same workers. What cannot be read is unknown and named in [`FoundWorker::unread`], never a default.
 //! Nothing of arguments and environment is kept but the settings that facts read.
 
-mod assisted;
 pub mod container;
 #[cfg(test)]
 mod fake;
@@ -21,7 +20,6 @@ mod tree;
 mod version;
 mod worker;
 
-pub use assisted::AssistedProcesses;
 pub use container::Container;
 pub use known::ScanReport;
 pub use live::LiveProcesses;
@@ -35,7 +33,7 @@ use kvprov_packs::Packs;
 use look::{Look, inner_pid, look, output_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use tree::{Forest, Root, grow};
+use tree::{Forest, Root, grow, is_leader};
 
 /// Looks after which a helper process counts: most are over sooner.
 const LASTING: u32 = 2;
@@ -61,8 +59,6 @@ pub struct Discovery<'p> {
 #[derive(Debug)]
 struct Tracked<'p> {
     root: Root<'p>,
-    /// Hash of the leader's arguments when they were read.
-    print: Option<u64>,
     told: FoundWorker,
     look: Look,
     processes: BTreeMap<ProcessKey, Seen>,
@@ -73,6 +69,8 @@ struct Tracked<'p> {
 #[derive(Debug)]
 struct Seen {
     process: FoundProcess,
+    /// It called itself by a name of the engine's. A copy of the leader may be about to become a helper.
+    is_named: bool,
     looks: u32,
 }
 
@@ -123,13 +121,22 @@ impl<'p> Discovery<'p> {
 
     /// A process called exec, or was told to be of interest.
     pub fn exec(&mut self, system: &dyn Processes, pid: u32, now: WallTime) -> Vec<Change> {
-        let before = self.table.all.get(&pid).and_then(|known| known.worker);
-        let is_there = self.table.one(system, pid);
+        let was_engine = self.table.all.get(&pid).is_some_and(|known| known.signature.is_some());
+        if !self.table.one(system, pid) {
+            return Vec::new();
+        }
         let known = self.table.all.get(&pid);
+        if was_engine || known.is_some_and(|known| known.signature.is_some()) {
+            return self.compare(system, now, false);
+        }
+        // A helper belongs where its parent does. It is told with the next scan: an engine may start many.
         let parent = known.and_then(|known| self.table.all.get(&known.parent));
-        let is_engine = known.is_some_and(|known| known.signature.is_some());
-        let has_worker = before.is_some() || parent.is_some_and(|parent| parent.worker.is_some());
-        if is_there && (is_engine || has_worker) { self.compare(system, now, false) } else { Vec::new() }
+        if let Some(worker) = parent.and_then(|parent| parent.worker)
+            && let Some(known) = self.table.all.get_mut(&pid)
+        {
+            known.worker = Some(worker);
+        }
+        Vec::new()
     }
 
     /// A process ended, with all its threads.
@@ -138,10 +145,14 @@ impl<'p> Discovery<'p> {
         let key = known.key;
         // The number may have been used again before this was heard.
         let lives = system.stat(pid).is_ok_and(|stat| stat.start == key.start && !stat.is_over());
-        if lives || known.worker.is_none() {
+        if lives {
             return Vec::new();
         }
+        let matters = known.signature.is_some() || self.workers.contains_key(&key);
         self.table.all.remove(&pid);
+        if !matters {
+            return Vec::new();
+        }
         if self.workers.contains_key(&key) && self.exits.len() < MAX_EXITS {
             self.exits.insert(key, (exit, at));
         }
@@ -206,17 +217,17 @@ impl<'p> Discovery<'p> {
     ) -> Option<Change> {
         let leader = self.table.get(key);
         let leader_lives = leader.is_some();
-        let print = leader.map(|known| known.print);
+        // A leader that is dead or overwrote its arguments shows less than it did.
+        let shows = leader.is_some_and(|known| !root.started_as || known.signature.is_some_and(is_leader));
         let mut tracked = self.workers.remove(&key);
         let is_new = tracked.is_none();
         let must_look = match &mut tracked {
             None => true,
-            // A dead leader shows nothing more than it did.
-            Some(_) if !leader_lives && root.started_as => false,
             Some(tracked) => {
                 tracked.looks += u32::from(is_scan);
                 let is_incomplete = tracked.look.engine_version.is_none() || !tracked.look.unread.is_empty();
-                tracked.print != print || is_scan && is_incomplete && tracked.looks.is_power_of_two()
+                let is_due = is_scan && is_incomplete && tracked.looks.is_power_of_two();
+                shows && (tracked.root.print != root.print || is_due)
             }
         };
         let mut processes =
@@ -240,7 +251,7 @@ impl<'p> Discovery<'p> {
         };
         let looks = tracked.map_or(u32::from(is_scan), |old| old.looks);
         debug_assert!(!is_new || matches!(change, Some(Change::Found(_))), "a new worker is told");
-        self.workers.insert(key, Tracked { root, print, told, look, processes, looks });
+        self.workers.insert(key, Tracked { root, told, look, processes, looks });
         change
     }
 
@@ -262,8 +273,10 @@ impl<'p> Discovery<'p> {
                 inner_pid: inner_pid(system, member.pid),
                 output: [Output::Nowhere, Output::Nowhere],
             },
+            is_named: false,
             looks: 0,
         });
+        seen.is_named = known.signature.is_some_and(|signature| !is_leader(signature));
         let process = &mut seen.process;
         let is_other = process.thread_name != known.thread_name || process.signature != signature;
         if is_other || seen.looks < SETTLING && is_scan {
@@ -283,9 +296,7 @@ impl<'p> Discovery<'p> {
         look: &Look,
         processes: &BTreeMap<ProcessKey, Seen>,
     ) -> FoundWorker {
-        let counts = |seen: &&Seen| {
-            seen.process.key == key || seen.process.signature.is_some() || seen.looks >= LASTING
-        };
+        let counts = |seen: &&Seen| seen.process.key == key || seen.is_named || seen.looks >= LASTING;
         let mut shown: Vec<FoundProcess> =
             processes.values().filter(counts).take(MAX_TOLD).map(|seen| seen.process.clone()).collect();
         shown.sort_by_key(|process| (process.key != key, process.key.pid));

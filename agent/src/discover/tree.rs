@@ -20,6 +20,8 @@ pub(super) struct Root<'p> {
     pub signature: &'p ProcessSignature,
     /// Whether its arguments are those of the entry.
     pub started_as: bool,
+    /// Hash of the arguments that it was started with, before it may have overwritten them.
+    pub print: Option<u64>,
 }
 
 /// Workers by leader, with their living processes.
@@ -58,9 +60,7 @@ pub(super) fn grow<'p>(
         forest.members.entry(root).or_default().insert(known.key);
     }
     for key in forest.members.keys() {
-        let alive = table.get(*key).and_then(|known| known.signature).filter(|found| is_leader(found));
-        let root = alive
-            .map(|signature| Root { signature, started_as: true })
+        let root = leader(table, *key)
             .or_else(|| owners.stand_ins.get(key).copied())
             .or_else(|| before.get(key).copied());
         if let Some(root) = root {
@@ -70,7 +70,14 @@ pub(super) fn grow<'p>(
     forest
 }
 
-fn is_leader(signature: &ProcessSignature) -> bool {
+/// A living process that was started as a leader, as far as its arguments still tell.
+fn leader<'p>(table: &Table<'p>, key: ProcessKey) -> Option<Root<'p>> {
+    let known = table.get(key)?;
+    let signature = known.signature.filter(|signature| is_leader(signature))?;
+    Some(Root { signature, started_as: true, print: Some(known.print) })
+}
+
+pub(super) fn is_leader(signature: &ProcessSignature) -> bool {
     signature.place == ProcessPlace::Leader
 }
 
@@ -123,10 +130,13 @@ impl<'p> Owners<'_, 'p> {
     fn owner(&self, known: &Known<'p>, above: Option<ProcessKey>) -> Option<ProcessKey> {
         if let Some(signature) = known.signature.filter(|signature| is_leader(signature)) {
             // A child that has not called exec, or was started with the very same words, is no engine of its own.
-            let is_copy = above.and_then(|root| self.table.get(root)).is_some_and(|root| {
-                root.print == known.print && root.signature.is_some_and(|other| other.id == signature.id)
-            });
-            return if is_copy { above } else { Some(known.key) };
+            let is_copy = |root: &ProcessKey| {
+                let root = leader(self.table, *root).or_else(|| self.before.get(root).copied());
+                root.is_some_and(|root| root.print == Some(known.print) && root.signature.id == signature.id)
+            };
+            let orphaned =
+                || known.worker.filter(|root| *root != known.key && self.table.get(*root).is_none());
+            return above.or_else(orphaned).filter(is_copy).or(Some(known.key));
         }
         let own = || self.stand_ins.contains_key(&known.key).then_some(known.key);
         let adopted = || self.adopted.get(&known.key).copied();
@@ -207,5 +217,5 @@ fn stand_in<'p>(packs: &'p Packs, signature: &'p ProcessSignature) -> Root<'p> {
         .entries()
         .find(|entry| entry.engine == signature.engine && is_leader(entry))
         .unwrap_or(signature);
-    Root { signature: of_leader, started_as: false }
+    Root { signature: of_leader, started_as: false, print: None }
 }
