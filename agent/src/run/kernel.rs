@@ -78,17 +78,16 @@ impl Kernel {
     ) -> (Self, Sender<KernelCommand>) {
         let ring = loader.filter(|_| options.sources.kernel).and_then(|loader| open_ring(loader));
         let ring_name = ring_name(node);
-        let live = LiveKernel::new(
+        let mut live = LiveKernel::new(
             LiveOptions { node: node.node.clone(), ring: ring_name.clone() },
             packs,
             Box::new(NodeLookup(Arc::clone(access))),
             Now::read(),
         );
         let tap = Arc::clone(hub);
-        let live = match hub.is_recording() {
-            true => live.with_tap(Box::new(move |worker, record| tap.record(worker, record))),
-            false => live,
-        };
+        if hub.is_recording() {
+            live.record_to(Some(Box::new(move |worker, record| tap.record(worker, record))));
+        }
         let identity = IdentityOptions {
             node: node.node.clone(),
             ring: ring_name.clone(),

@@ -108,15 +108,10 @@ pub struct LiveKernel<'n> {
     /// The record that is taken in is in the journal already: it only brings back what is known.
     again: bool,
     losses: Losses,
-    /// Sees every record that a reader gets.
-    tap: Option<Tap>,
     /// Room for a path, and for the second one of a rename.
     path: String,
     second: String,
 }
-
-/// Sees records on their way to the readers.
-pub type Tap = Box<dyn FnMut(&WorkerId, &Record) + Send>;
 
 // === impl LiveKernel ===
 
@@ -147,17 +142,9 @@ impl<'n> LiveKernel<'n> {
             resume: 0,
             again: false,
             losses: Losses::default(),
-            tap: None,
             path: String::new(),
             second: String::new(),
         }
-    }
-
-    /// Shows every record that a reader gets to somebody else: a recording.
-    #[must_use]
-    pub fn with_tap(mut self, tap: Tap) -> Self {
-        self.tap = Some(tap);
-        self
     }
 
     /// Follows a process of a worker from now on; a worker that is new gets a reader. `started` is CLOCK_BOOTTIME in
@@ -279,8 +266,6 @@ impl<'n> LiveKernel<'n> {
             }
             let place = Place { position: pending.position, offset: pending.position };
             if let Some(Some(worker)) = self.workers.get_mut(pending.worker as usize) {
-                if let Some(tap) = &mut self.tap {
-                    tap(&worker.id, &pending.record);
                 if pending.record.op == Operation::Close && !worker.reader.has_use(place, &pending.record) {
                     continue;
                 }
