@@ -1,12 +1,13 @@
 //! Finds workers and has everything of them followed.
 
+use super::adapt::NodeProcesses;
 use super::hub::Hub;
 use super::kernel::KernelCommand;
 use super::logs::LogCommand;
 use super::options::Options;
 use super::report::Report;
 use crate::access::{Access, ProcessId};
-use crate::discover::{AssistedProcesses, Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
+use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
 use crate::kernel::live::Now;
 use crate::logs::LogOptions;
 use crate::logs::follow::Source;
@@ -95,7 +96,7 @@ impl Found {
     }
 
     pub(crate) fn run(mut self, end: &AtomicBool, reports: &Sender<Report>) {
-        let system = match AssistedProcesses::open(Arc::clone(&self.access)) {
+        let system = match NodeProcesses::new(Arc::clone(&self.access)) {
             Ok(system) => system,
             Err(error) => {
                 tracing::error!(%error, "/proc cannot be read; no worker will be found");

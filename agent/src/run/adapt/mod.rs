@@ -4,10 +4,12 @@
 mod files;
 mod lookup;
 mod opener;
+mod processes;
 
 pub(crate) use files::NodeFiles;
 pub(crate) use lookup::NodeLookup;
 pub(crate) use opener::NodeOpener;
+pub(crate) use processes::NodeProcesses;
 
 use crate::access::AccessError;
 use std::io::{self, ErrorKind};
