@@ -71,10 +71,12 @@ fn build() -> Result<(), String> {
 
 /// The first compiler with the sources of its library.
 fn compiler() -> Result<PathBuf, String> {
-    let mut candidates: Vec<PathBuf> = env::var_os("KVPROV_BPF_RUSTC").into_iter().map(PathBuf::from).collect();
+    let mut candidates: Vec<PathBuf> =
+        env::var_os("KVPROV_BPF_RUSTC").into_iter().map(PathBuf::from).collect();
     for toolchain in ["nightly", "stable"] {
         candidates.extend(
-            printed(Command::new("rustup").args(["which", "--toolchain", toolchain, "rustc"])).map(PathBuf::from),
+            printed(Command::new("rustup").args(["which", "--toolchain", toolchain, "rustc"]))
+                .map(PathBuf::from),
         );
     }
     candidates.push(PathBuf::from("/usr/bin/rustc"));
@@ -88,8 +90,9 @@ fn compiler() -> Result<PathBuf, String> {
 }
 
 fn has_library_sources(rustc: &Path) -> bool {
-    printed(Command::new(rustc).args(["--print", "sysroot"]).env_remove("RUSTUP_TOOLCHAIN"))
-        .is_some_and(|sysroot| Path::new(&sysroot).join("lib/rustlib/src/rust/library/core/src/lib.rs").exists())
+    printed(Command::new(rustc).args(["--print", "sysroot"]).env_remove("RUSTUP_TOOLCHAIN")).is_some_and(
+        |sysroot| Path::new(&sysroot).join("lib/rustlib/src/rust/library/core/src/lib.rs").exists(),
+    )
 }
 
 fn linker(root: &Path) -> Result<PathBuf, String> {
@@ -102,15 +105,16 @@ fn linker(root: &Path) -> Result<PathBuf, String> {
         return own.canonicalize().map_err(|error| format!("finding {}: {error}", own.display()));
     }
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|directory| directory.join("bpf-linker")).find(|program| program.exists()).ok_or_else(
-        || {
+    env::split_paths(&path)
+        .map(|directory| directory.join("bpf-linker"))
+        .find(|program| program.exists())
+        .ok_or_else(|| {
             format!(
                 "the kernel programs need bpf-linker; it is neither {} nor in the PATH.\n\
                  Run `cargo xtask setup`, or name one in KVPROV_BPF_LINKER.",
                 own.display()
             )
-        },
-    )
+        })
 }
 
 /// What a command prints, if it succeeds.

@@ -5,7 +5,7 @@
 //! Invariants: every record is a multiple of eight bytes long; a path is at most [`PATH_MAX`] bytes, without its
 //! closing NUL; whatever a program could not read is 0 and has a flag.
 
-#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(not(any(feature = "std", test)), no_std)]
 
 pub mod kernel;
 #[cfg(feature = "ring")]
@@ -46,7 +46,8 @@ pub enum Kind {
     Read = 16,
     /// `write`, `pwrite64`, `writev`, `pwritev`, `pwritev2` ended: as for `Read`.
     Write = 17,
-    /// `close`, `close_range` begins, one record a descriptor: [`FileRecord`] or [`SocketRecord`].
+    /// `close`, `close_range` begins, one record a descriptor: [`FileRecord`] or [`SocketRecord`]. Of a range of more
+    /// than 16,384 descriptors the rest is one [`FileRecord`] of [`Class::None`], from `fd` to `wanted`.
     Close = 18,
     /// `getdents64` ended: [`FileRecord`].
     Readdir = 19,
@@ -72,7 +73,7 @@ pub enum Kind {
     Fork = 65,
     /// A worker's process ended: [`ProcessRecord`].
     Exit = 66,
-    /// Bytes written to standard output or error that is no regular file: [`OutputRecord`].
+    /// Bytes written to standard output or error that is a pipe, a terminal or a Unix socket: [`OutputRecord`].
     Output = 80,
     /// A way past the programs was taken: [`FileRecord`] whose `flags` is the [`BlindSpot`]. At most one a process
     /// and way.
@@ -208,9 +209,10 @@ pub struct FileRecord {
     pub header: Header,
     /// The file.
     pub file: FileIdentity,
-    /// Bytes asked for.
+    /// Bytes asked for; 0 where the call names several buffers.
     pub wanted: u64,
     /// References to the open file before a close: 1 when it is the last; 0 where the kernel's layout is not known.
+    /// A call of another thread on the same descriptor counts as one. A `close_range` tells all before it closes any.
     pub references: u64,
 }
 
@@ -259,7 +261,7 @@ pub struct OutputRecord {
     /// The begin: `fd` is 1 or 2, whichever the file is, even where it was written through a duplicate; `result` is
     /// what the whole write gave.
     pub header: Header,
-    /// The pipe or terminal.
+    /// The pipe, terminal or socket.
     pub file: FileIdentity,
     /// Where in the write this piece begins.
     pub offset: u32,
@@ -365,13 +367,19 @@ impl<'b> Event<'b> {
                 let second = rest.get(..usize::from(record.second_length))?;
                 Self::Path { record, first, second }
             }
-            Kind::Send | Kind::Recv | Kind::Connect => Self::Socket(SocketRecord::ref_from_prefix(bytes).ok()?.0),
-            Kind::Exec | Kind::Fork | Kind::Exit => Self::Process(ProcessRecord::ref_from_prefix(bytes).ok()?.0),
+            Kind::Send | Kind::Recv | Kind::Connect => {
+                Self::Socket(SocketRecord::ref_from_prefix(bytes).ok()?.0)
+            }
+            Kind::Exec | Kind::Fork | Kind::Exit => {
+                Self::Process(ProcessRecord::ref_from_prefix(bytes).ok()?.0)
+            }
             Kind::Output => {
                 let (record, tail) = OutputRecord::ref_from_prefix(bytes).ok()?;
                 Self::Output { record, bytes: tail.get(..record.length as usize)? }
             }
-            _ if header.class == Class::Inet as u16 => Self::Socket(SocketRecord::ref_from_prefix(bytes).ok()?.0),
+            _ if header.class == Class::Inet as u16 => {
+                Self::Socket(SocketRecord::ref_from_prefix(bytes).ok()?.0)
+            }
             _ => Self::File(FileRecord::ref_from_prefix(bytes).ok()?.0),
         })
     }
@@ -385,5 +393,87 @@ impl<'b> Event<'b> {
             Self::Process(record) => &record.header,
             Self::Output { record, .. } => &record.header,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a test says so and fails")]
+mod tests {
+    use super::*;
+
+    fn header(kind: u16, class: Class) -> Header {
+        Header {
+            kind,
+            class: class as u16,
+            notes: 0,
+            reserved: 0,
+            time: 1,
+            tgid: 2,
+            tid: 3,
+            result: 0,
+            fd: -100,
+            flags: 0,
+        }
+    }
+
+    /// Bytes at an address that is a multiple of eight.
+    fn aligned(bytes: &[u8]) -> Vec<u64> {
+        bytes
+            .chunks(8)
+            .map(|chunk| chunk.iter().rev().fold(0, |word, byte| (word << 8) | u64::from(*byte)))
+            .collect()
+    }
+
+    fn path_record() -> PathRecord {
+        PathRecord {
+            header: header(Kind::Rename as u16, Class::None),
+            file: FileIdentity::default(),
+            state: FileState::default(),
+            second_fd: 5,
+            first_length: 4,
+            second_length: 3,
+        }
+    }
+
+    #[test]
+    fn two_paths_follow_each_other() {
+        let bytes = aligned(&[path_record().as_bytes(), b"/a/b/c\n\0"].concat());
+        let Some(Event::Path { record, first, second }) = Event::parse(bytes.as_bytes()) else {
+            panic!("no record of a path")
+        };
+        assert_eq!((first, second, record.second_fd), (&b"/a/b"[..], &b"/c\n"[..], 5));
+    }
+
+    #[test]
+    fn a_record_that_is_cut_anywhere_is_none() {
+        let bytes = aligned(&[path_record().as_bytes(), b"/a/b/c\n\0"].concat());
+        let bytes = bytes.as_bytes();
+        for end in 0..size_of::<PathRecord>() + 7 {
+            assert!(Event::parse(&bytes[..end]).is_none(), "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_nobody_knows_is_none() {
+        for number in 0..u16::MAX {
+            let bytes = aligned(&[header(number, Class::None).as_bytes(), &[0; 128]].concat());
+            assert_eq!(
+                Event::parse(bytes.as_bytes()).is_some(),
+                Kind::from_number(number).is_some(),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_record_is_a_multiple_of_eight() {
+        let sizes = [
+            size_of::<PathRecord>(),
+            size_of::<FileRecord>(),
+            size_of::<SocketRecord>(),
+            size_of::<ProcessRecord>(),
+            size_of::<OutputRecord>(),
+        ];
+        assert!(sizes.iter().all(|size| size % 8 == 0), "{sizes:?}");
     }
 }

@@ -150,7 +150,8 @@ impl Mapping {
     fn new(descriptor: &OwnedFd, length: usize, protection: ProtFlags, offset: u64) -> io::Result<Self> {
         // SAFETY: a new mapping where the kernel likes; nothing of ours lies there.
         let start = unsafe { mmap(null_mut(), length, protection, MapFlags::SHARED, descriptor, offset) }?;
-        let start = NonNull::new(start).ok_or_else(|| io::Error::other("the ring was mapped at address 0"))?;
+        let start =
+            NonNull::new(start).ok_or_else(|| io::Error::other("the ring was mapped at address 0"))?;
         Ok(Self { start, length })
     }
 }

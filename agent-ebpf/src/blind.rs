@@ -8,13 +8,8 @@ use aya_ebpf::programs::TracePointContext;
 use kvprov_agent_common::{BlindSpot, Class, FileIdentity, FileRecord, Kind};
 
 /// All ways.
-pub(crate) const WAYS: [BlindSpot; 5] = [
-    BlindSpot::IoUring,
-    BlindSpot::Sendfile,
-    BlindSpot::Splice,
-    BlindSpot::CopyFileRange,
-    BlindSpot::Compat,
-];
+pub(crate) const WAYS: [BlindSpot; 5] =
+    [BlindSpot::IoUring, BlindSpot::Sendfile, BlindSpot::Splice, BlindSpot::CopyFileRange, BlindSpot::Compat];
 
 /// What [`TOLD`] keeps a way under.
 #[inline(always)]

@@ -159,7 +159,8 @@ impl OpenFile {
         // SAFETY: as in `read`.
         unsafe {
             let file = (&raw const (*self.room).file).cast::<u8>();
-            at::<u64>(file, layout::FILE_REFERENCES).wrapping_add(layout_of(layout::FILE_REFERENCES_BIAS) as u64)
+            at::<u64>(file, layout::FILE_REFERENCES)
+                .wrapping_add(layout_of(layout::FILE_REFERENCES_BIAS) as u64)
         }
     }
 

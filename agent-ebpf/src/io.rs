@@ -68,7 +68,8 @@ pub(crate) fn moved(context: &TracePointContext, kind: Kind, buffers: Buffers) -
         }
         Class::Pipe | Class::Character | Class::OtherSocket => {
             counters.filtered();
-            let prints = kind as u16 == Kind::Write as u16 && matches!(buffers, Buffers::One | Buffers::Vector);
+            let prints =
+                kind as u16 == Kind::Write as u16 && matches!(buffers, Buffers::One | Buffers::Vector);
             if prints && caller.wants(watch::OUTPUT) && result > 0 {
                 output::capture(caller, task, arguments, &open, buffers, result as u64);
             }
@@ -95,7 +96,8 @@ fn close(caller: Caller, fd: i32) -> Option<()> {
     match open.class {
         Class::Regular | Class::Directory if caller.wants(watch::FILES) => {
             let header = header(caller, Kind::Close, open.class, 0, fd, 0);
-            let record = FileRecord { header, file: open.identity(), wanted: 0, references: open.references() };
+            let record =
+                FileRecord { header, file: open.identity(), wanted: 0, references: open.references() };
             emit(counters, &record);
         }
         Class::Inet if caller.wants(watch::SOCKETS) => {
@@ -201,7 +203,7 @@ pub(crate) fn on_process(context: &TracePointContext, kind: Kind) -> Option<()> 
     let caller = Caller::watched()?;
     let counters = Counters::fired(kind)?;
     let result = result(context);
-    if !caller.wants(watch::SOCKETS) || is_retry(result) {
+    if !caller.wants(watch::FILES | watch::SOCKETS) || is_retry(result) {
         counters.filtered();
         return None;
     }

@@ -59,7 +59,9 @@ pub(crate) fn capture(
         };
         let length = if left < OUTPUT_MAX as u64 { left } else { OUTPUT_MAX as u64 };
         let after = done + length;
-        if length > 0 && !piece(record, &mut begin, from, length, done, if after < total { 0 } else { written - total }) {
+        if length > 0
+            && !piece(record, &mut begin, from, length, done, if after < total { 0 } else { written - total })
+        {
             break;
         }
         done = after;
@@ -76,7 +78,14 @@ pub(crate) fn capture(
 
 /// Sends one piece. False if its bytes could not be read.
 #[inline(always)]
-fn piece(record: *mut u8, begin: &mut OutputRecord, from: u64, length: u64, offset: u64, skipped: u64) -> bool {
+fn piece(
+    record: *mut u8,
+    begin: &mut OutputRecord,
+    from: u64,
+    length: u64,
+    offset: u64,
+    skipped: u64,
+) -> bool {
     // The verifier has to see the bound.
     let length = length & (OUTPUT_MAX as u64 * 2 - 1);
     let head = size_of::<OutputRecord>();

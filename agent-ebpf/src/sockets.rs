@@ -89,11 +89,12 @@ pub(crate) fn record(open: &OpenFile, header: Header, wanted: u64, references: u
     let (socket, sock) = open.socket_parts();
     // SAFETY: offsets of the loader inside the copies.
     unsafe {
-        let (local, peer) = if at::<u16>(sock, layout::SOCK_FAMILY) == AF_INET6 && crate::maps::has(layout::SOCK_V6) {
-            (at::<[u64; 2]>(sock, layout::SOCK_V6), at::<[u64; 2]>(sock, layout::SOCK_PEER_V6))
-        } else {
-            (mapped(at(sock, layout::SOCK_V4)), mapped(at(sock, layout::SOCK_PEER_V4)))
-        };
+        let (local, peer) =
+            if at::<u16>(sock, layout::SOCK_FAMILY) == AF_INET6 && crate::maps::has(layout::SOCK_V6) {
+                (at::<[u64; 2]>(sock, layout::SOCK_V6), at::<[u64; 2]>(sock, layout::SOCK_PEER_V6))
+            } else {
+                (mapped(at(sock, layout::SOCK_V4)), mapped(at(sock, layout::SOCK_PEER_V4)))
+            };
         SocketRecord {
             call: FileRecord { header, file: open.identity(), wanted, references },
             local: bytes(local),

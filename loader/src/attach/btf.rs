@@ -41,7 +41,10 @@ impl<'b> Types<'b> {
         let part = |from: usize, length: usize| {
             let begin = head(4)?.checked_add(from);
             let end = begin.and_then(|begin| begin.checked_add(length));
-            begin.zip(end).and_then(|(begin, end)| bytes.get(begin..end)).ok_or(Damaged("a part lies outside"))
+            begin
+                .zip(end)
+                .and_then(|(begin, end)| bytes.get(begin..end))
+                .ok_or(Damaged("a part lies outside"))
         };
         let types = part(head(8)?, head(12)?)?;
         let strings = part(head(16)?, head(20)?)?;
@@ -84,6 +87,10 @@ impl<'b> Types<'b> {
         let mut id = *self.structures.get(structure.as_bytes())?;
         let mut offset = 0u32;
         for name in member.split('.') {
+            // Anonymous members have no name.
+            if name.is_empty() {
+                return None;
+            }
             let (at, of) = self.member(self.resolve(id)?, name.as_bytes(), DEPTH_MAX)?;
             offset = offset.checked_add(at)?;
             id = of;
@@ -185,7 +192,9 @@ mod tests {
     fn what_is_not_there_has_no_offset() {
         let bytes = sample();
         let types = Types::parse(&bytes).unwrap();
-        for (structure, member) in [("outer", "z"), ("none", "a"), ("outer", "a.b"), ("int", "a"), ("outer", "")] {
+        for (structure, member) in
+            [("outer", "z"), ("none", "a"), ("outer", "a.b"), ("int", "a"), ("outer", "")]
+        {
             assert_eq!(types.offset(structure, member), None, "{structure}.{member}");
         }
     }

@@ -24,16 +24,10 @@ pub enum Error {
     /// Its type information lacks something.
     #[error(transparent)]
     UnknownLayout(#[from] Unknown),
-    /// The list of tracepoints cannot be reached.
-    #[error("tracepoints are not to be found in {path}: {reason}")]
-    NoTracepoints {
-        /// Where they should be.
-        path: PathBuf,
-        /// What was wrong and what to do.
-        reason: String,
-    },
     /// The kernel refuses programs or maps.
-    #[error("the kernel refuses BPF ({what}): this process needs CAP_BPF and CAP_PERFMON (before Linux 5.8 CAP_SYS_ADMIN)")]
+    #[error(
+        "the kernel refuses BPF ({what}): this process needs CAP_BPF and CAP_PERFMON (before Linux 5.8 CAP_SYS_ADMIN)"
+    )]
     Refused {
         /// What it refused.
         what: String,

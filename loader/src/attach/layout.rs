@@ -5,7 +5,9 @@ use kvprov_agent_common::kernel::layout::{self as l, COUNT, MISSING};
 
 /// A member that the programs cannot do without is not there.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the kernel's type information does not tell where {0} is; this kernel is too old or too new for kvprov")]
+#[error(
+    "the kernel's type information does not tell where {0} is; this kernel is too old or too new for kvprov"
+)]
 pub struct Unknown(String);
 
 /// Fills the array.
@@ -27,7 +29,9 @@ pub(crate) fn of(types: &Types<'_>) -> Result<[u32; COUNT], Unknown> {
     }
     layout[l::TASK_STARTED] = required(types, "task_struct", &["start_boottime", "real_start_time"])?;
     layout[l::SUPER_DEVICE] = required(types, "super_block", &["s_dev"])?;
-    for (place, structure, member) in [(l::TASK_MM, "task_struct", "mm"), (l::MM_TASK_SIZE, "mm_struct", "task_size")] {
+    for (place, structure, member) in
+        [(l::TASK_MM, "task_struct", "mm"), (l::MM_TASK_SIZE, "mm_struct", "task_size")]
+    {
         layout[place] = types.offset(structure, member).unwrap_or(MISSING);
     }
     if layout[l::TASK_MM] == MISSING {
@@ -76,7 +80,8 @@ pub(crate) fn of(types: &Types<'_>) -> Result<[u32; COUNT], Unknown> {
     inode.place(&mut layout, &[identity.as_slice(), &state].concat())?;
     // The short copy begins at the same place and ends with the identity.
     let end = identity.iter().map(|(_, at, size)| at + size).max().unwrap_or_default();
-    layout[l::INODE_BYTES] = (end - layout[l::INODE_FROM]).next_multiple_of(8).min(layout[l::INODE_LONG_BYTES]);
+    layout[l::INODE_BYTES] =
+        (end - layout[l::INODE_FROM]).next_multiple_of(8).min(layout[l::INODE_LONG_BYTES]);
 
     let socket = Copied { from: l::SOCKET_FROM, bytes: l::SOCKET_BYTES, max: l::SOCKET_MAX };
     socket.place(

@@ -38,6 +38,7 @@ const NEEDED: &str = "5.15";
 /// Bytes of the ring unless told otherwise.
 pub const DEFAULT_RING_BYTES: u32 = 16 << 20;
 const RING_BYTES_MAX: u32 = 1 << 30;
+const EPERM: i32 = 1;
 /// Of a verifier's log, the end that names the fault.
 const REASON_LINES: usize = 4;
 
@@ -59,7 +60,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_bytes: DEFAULT_RING_BYTES, scope: None, own: Vec::new(), statistics: false, only: Vec::new() }
+        Self {
+            ring_bytes: DEFAULT_RING_BYTES,
+            scope: None,
+            own: Vec::new(),
+            statistics: false,
+            only: Vec::new(),
+        }
     }
 }
 
@@ -100,7 +107,6 @@ impl Kernel {
         let scope = options.scope.as_deref().map(scope::find).transpose()?.unwrap_or_default();
         let types = std::fs::read(TYPES).map_err(|source| Error::NoTypes { path: TYPES.into(), source })?;
         let layout = layout::of(&btf::Types::parse(&types)?)?;
-        tracepoints()?;
         // The tracepoints on processes are found by their type.
         let btf = Btf::parse(&types, aya::Endianness::default())
             .map_err(|error| Error::Other { what: "reading the kernel's types", reason: chain(&error) })?;
@@ -114,7 +120,12 @@ impl Kernel {
 
         let ring = match take(&mut ebpf, "EVENTS")? {
             Map::RingBuf(ring) => ring,
-            _ => return Err(Error::Other { what: "opening the ring", reason: "it is another map".to_owned() }),
+            _ => {
+                return Err(Error::Other {
+                    what: "opening the ring",
+                    reason: "it is another map".to_owned(),
+                });
+            }
         };
         let mut kernel = Self {
             ring,
@@ -125,7 +136,11 @@ impl Kernel {
             unfollowed: Array::try_from(take(&mut ebpf, "UNFOLLOWED")?).map_err(map_error)?,
             unattached: BTreeMap::new(),
             // Refused without CAP_SYS_ADMIN: run times are unknown then.
-            _statistics: if options.statistics { aya::sys::enable_stats(aya::sys::Stats::RunTime).ok() } else { None },
+            _statistics: if options.statistics {
+                aya::sys::enable_stats(aya::sys::Stats::RunTime).ok()
+            } else {
+                None
+            },
             ebpf,
         };
         for tgid in options.own.iter().copied().chain([std::process::id()]) {
@@ -137,9 +152,10 @@ impl Kernel {
 
     fn attach(&mut self, btf: &Btf, only: &[String]) -> Result<(), Error> {
         let mut count = 0;
+        let tracepoints = tracepoints();
         for (name, program) in self.ebpf.programs_mut() {
             let result = if only.is_empty() || only.iter().any(|one| one == name) {
-                attach_one(name, program, btf)
+                attach_one(name, program, btf, tracepoints.as_deref())
             } else {
                 Err("it was not asked for".to_owned())
             };
@@ -154,7 +170,9 @@ impl Kernel {
         }
         if count == 0 {
             let reason = self.unattached.values().next().map(|one| one.reason.clone()).unwrap_or_default();
-            return Err(Error::Refused { what: format!("no program could be attached; the first: {reason}") });
+            return Err(Error::Refused {
+                what: format!("no program could be attached; the first: {reason}"),
+            });
         }
         Ok(())
     }
@@ -266,50 +284,57 @@ pub fn is_32_bit(tgid: u32) -> io::Result<bool> {
 }
 
 /// Attaches one program to the tracepoint of its name.
-fn attach_one(name: &str, program: &mut Program, btf: &Btf) -> Result<(), String> {
+fn attach_one(
+    name: &str,
+    program: &mut Program,
+    btf: &Btf,
+    tracepoints: Result<&Path, &String>,
+) -> Result<(), String> {
     let attached = match program {
         Program::TracePoint(program) => {
-            if !tracepoint_exists(name) {
+            let tracepoints = tracepoints.map_err(Clone::clone)?;
+            if !tracepoints.join(name).join("id").exists() {
                 return Err("this kernel has no such call".to_owned());
             }
             program.load().and_then(|()| program.attach("syscalls", name).map(|_| ()))
         }
-        Program::BtfTracePoint(program) => program.load(name, btf).and_then(|()| program.attach().map(|_| ())),
+        Program::BtfTracePoint(program) => {
+            program.load(name, btf).and_then(|()| program.attach().map(|_| ()))
+        }
         _ => return Err("it is of an unknown type".to_owned()),
     };
     attached.map_err(|error| match &error {
+        ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(EPERM) => {
+            format!("the kernel refuses to load it: {io_error}; this process needs CAP_BPF and CAP_PERFMON")
+        }
         ProgramError::LoadError { io_error, verifier_log } => {
             let log = verifier_log.to_string();
             let lines: Vec<_> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             let end = lines[lines.len().saturating_sub(REASON_LINES)..].join("; ");
             format!("the kernel refuses to load it: {io_error}: {end}")
         }
+        _ if io_kind(&error) == Some(io::ErrorKind::PermissionDenied) => {
+            format!("{}; this process needs CAP_PERFMON", chain(&error))
+        }
         _ => chain(&error),
     })
 }
 
-fn tracepoint_exists(name: &str) -> bool {
-    [TRACEPOINTS, OLD_TRACEPOINTS]
-        .iter()
-        .any(|root| Path::new(root).join("events/syscalls").join(name).join("id").exists())
-}
-
-/// Makes sure that tracepoints can be found.
-fn tracepoints() -> Result<(), Error> {
-    let fail = |reason: String| Error::NoTracepoints { path: TRACEPOINTS.into(), reason };
+/// Where the tracepoints of system calls are, or why they are not to be found and what to do.
+fn tracepoints() -> Result<PathBuf, String> {
     for root in [TRACEPOINTS, OLD_TRACEPOINTS] {
-        match std::fs::read_dir(Path::new(root).join("events/syscalls")) {
-            Ok(_) => return Ok(()),
+        let calls = Path::new(root).join("events/syscalls");
+        match std::fs::read_dir(&calls) {
+            Ok(_) => return Ok(calls),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(fail("permission denied; this process needs CAP_DAC_READ_SEARCH".to_owned()));
+                return Err(format!("{root}: {error}; this process needs CAP_DAC_READ_SEARCH"));
             }
             Err(_) => {}
         }
     }
-    Err(fail(
-        "tracefs is not mounted (`mount -t tracefs tracefs /sys/kernel/tracing`), or the kernel lacks \
-         CONFIG_FTRACE_SYSCALLS"
-            .to_owned(),
+    Err(format!(
+        "there are no tracepoints of system calls in {TRACEPOINTS}: tracefs is not mounted (`mount -t tracefs tracefs \
+         {TRACEPOINTS}`), or the kernel lacks CONFIG_FTRACE_SYSCALLS"
     ))
 }
 

@@ -65,7 +65,9 @@ pub(crate) fn lost_without(name: &str) -> String {
             "questions whether a file is there"
         }
         "read" | "pread64" | "readv" | "preadv" | "preadv2" => "reads of files and sockets",
-        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => "writes to files, sockets and standard output",
+        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" => {
+            "writes to files, sockets and standard output"
+        }
         "close" | "close_range" => "the end of the use of files; it is known when their process ends",
         "getdents64" => "listed directories",
         "mmap" => "files that are read through memory",
@@ -77,7 +79,9 @@ pub(crate) fn lost_without(name: &str) -> String {
         "connect" => "connections as they begin",
         "process_vm_readv" | "process_vm_writev" => "transfers between processes",
         "sched_process_exec" => "programs as they start; they are found by looking from time to time",
-        "sched_process_fork" => "children of watched processes: what they do is not seen until they are found",
+        "sched_process_fork" => {
+            "children of watched processes: what they do is not seen until they are found"
+        }
         "sched_process_exit" => "the end of processes; it is found by looking from time to time",
         "io_uring_setup" | "sendfile64" | "splice" | "tee" | "vmsplice" | "copy_file_range" => {
             "whether bytes went past the programs"

@@ -57,7 +57,10 @@ fn a_32_bit_program_is_told() {
         return;
     }
     let seen = lab.watch(watch::ALL, &format!("exec('{}');", path.display()));
-    assert_eq!(of(&seen, Kind::BlindSpot).iter().map(|seen| seen.flags).collect::<Vec<_>>(), [BlindSpot::Compat as u32]);
+    assert_eq!(
+        of(&seen, Kind::BlindSpot).iter().map(|seen| seen.flags).collect::<Vec<_>>(),
+        [BlindSpot::Compat as u32]
+    );
 }
 
 #[test]
@@ -68,8 +71,11 @@ fn a_range_of_descriptors_is_closed_one_by_one() {
         "use POSIX (); my $f = POSIX::open('/etc/passwd', O_RDONLY); POSIX::dup2($f, 40); POSIX::dup2($f, 43); \
          syscall(436, 40, 50, 4); syscall(436, 40, 50, 0) == 0 or die; syscall(436, 60, 0xffffffff, 0);",
     );
-    let closed: Vec<_> =
-        of(&seen, Kind::Close).iter().filter(|seen| seen.fd >= 40).map(|seen| (seen.fd, seen.references)).collect();
+    let closed: Vec<_> = of(&seen, Kind::Close)
+        .iter()
+        .filter(|seen| seen.fd >= 40)
+        .map(|seen| (seen.fd, seen.references))
+        .collect();
     assert_eq!(closed, [(40, 3), (43, 3)], "{seen:#?}");
 }
 
@@ -106,8 +112,14 @@ fn old_and_rare_calls_are_seen() {
     assert_eq!(count(Kind::Fchdir, false), 1);
     assert_eq!(count(Kind::Ftruncate, false), 1);
     assert!(count(Kind::Readdir, false) >= 1);
-    let opens: Vec<_> = of(&seen, Kind::Open).into_iter().filter(|seen| seen.path() == format!("{home}/a")).collect();
+    let opens: Vec<_> =
+        of(&seen, Kind::Open).into_iter().filter(|seen| seen.path() == format!("{home}/a")).collect();
     assert_eq!(opens.iter().map(|open| open.flags).collect::<Vec<_>>(), [0o1101, 2, 2]);
-    assert!(of(&seen, Kind::Open).iter().any(|open| open.is(Kind::Open, Class::Directory) && open.path() == home));
-    assert!(of(&seen, Kind::Stat).iter().all(|stat| !stat.first.is_empty()), "a question about an open file is none");
+    assert!(
+        of(&seen, Kind::Open).iter().any(|open| open.is(Kind::Open, Class::Directory) && open.path() == home)
+    );
+    assert!(
+        of(&seen, Kind::Stat).iter().all(|stat| !stat.first.is_empty()),
+        "a question about an open file is none"
+    );
 }

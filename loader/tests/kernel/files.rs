@@ -16,8 +16,12 @@ fn opens<'s>(seen: &'s [Seen], directory: &str) -> Vec<&'s Seen> {
 #[test]
 fn every_program_is_attached() {
     let Some(lab) = lab() else { return };
-    let refused: Vec<_> =
-        lab.kernel.programs().into_iter().filter_map(|program| Some((program.name, program.attached.err()?))).collect();
+    let refused: Vec<_> = lab
+        .kernel
+        .programs()
+        .into_iter()
+        .filter_map(|program| Some((program.name, program.attached.err()?)))
+        .collect();
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
@@ -45,7 +49,8 @@ fn an_open_tells_the_file_and_its_state() {
 
     let read: Vec<_> = of(&seen, Kind::Read).into_iter().filter(|read| read.file == open[0].file).collect();
     assert_eq!(read.iter().map(|read| (read.result, read.wanted)).collect::<Vec<_>>(), [(5, 5)]);
-    let close: Vec<_> = of(&seen, Kind::Close).into_iter().filter(|close| close.file == open[0].file).collect();
+    let close: Vec<_> =
+        of(&seen, Kind::Close).into_iter().filter(|close| close.file == open[0].file).collect();
     assert_eq!(close.iter().map(|close| close.references).collect::<Vec<_>>(), [1]);
 }
 
@@ -54,7 +59,10 @@ fn an_open_that_fails_is_told_with_its_error() {
     let Some(mut lab) = lab() else { return };
     let seen = lab.watch(watch::ALL, "sysopen(my $f, '/kvprov-is-not-there', O_RDONLY) and die;");
     let open = opens(&seen, "/kvprov-is-not-there");
-    assert_eq!(open.iter().map(|open| (open.result, open.class)).collect::<Vec<_>>(), [(ENOENT, Class::None as u16)]);
+    assert_eq!(
+        open.iter().map(|open| (open.result, open.class)).collect::<Vec<_>>(),
+        [(ENOENT, Class::None as u16)]
+    );
 }
 
 #[test]
@@ -67,7 +75,8 @@ fn a_process_that_is_not_watched_is_not_seen() {
     ));
     let pid = waiting.pid();
     assert!(waiting.run().0.success());
-    let seen: Vec<_> = lab.drain().into_iter().filter(|seen| seen.tgid == pid && seen.kind != Kind::Exec).collect();
+    let seen: Vec<_> =
+        lab.drain().into_iter().filter(|seen| seen.tgid == pid && seen.kind != Kind::Exec).collect();
     assert!(seen.is_empty(), "{seen:#?}");
 }
 
@@ -178,5 +187,8 @@ fn the_longest_path_is_whole_and_a_longer_one_is_said_to_be_cut() {
     let cut: Vec<_> = stats.iter().filter(|stat| stat.notes & notes::PATH_UNREADABLE != 0).collect();
     assert_eq!(cut.iter().map(|stat| (stat.first.len(), stat.result)).collect::<Vec<_>>(), [(0, -36)]);
     let renames = of(&seen, Kind::Rename);
-    assert_eq!(renames.iter().map(|seen| (seen.first.len(), seen.second.len())).collect::<Vec<_>>(), [(4095, 4094)]);
+    assert_eq!(
+        renames.iter().map(|seen| (seen.first.len(), seen.second.len())).collect::<Vec<_>>(),
+        [(4095, 4094)]
+    );
 }

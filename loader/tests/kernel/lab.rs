@@ -173,7 +173,9 @@ impl Lab {
         let (status, _) = waiting.run();
         assert!(status.success(), "{body}: {status}");
         let seen = self.drain();
-        seen.into_iter().filter(|seen| seen.tgid == pid || seen.parent == pid || seen.kind != Kind::Exec).collect()
+        seen.into_iter()
+            .filter(|seen| seen.tgid == pid || seen.parent == pid || seen.kind != Kind::Exec)
+            .collect()
     }
 
     /// Everything that waits in the ring.

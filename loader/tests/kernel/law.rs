@@ -17,7 +17,11 @@ fn holds(lab: &Lab, read: &[Seen]) {
         assert_eq!(counts.fired, counts.filtered + counts.delivered + counts.dropped, "{kind:?}: {counts:?}");
         // Programs start all the time, also between the reading and the counting.
         if *kind != Kind::Exec {
-            assert_eq!(by_kind.get(&(*kind as u16)).copied().unwrap_or_default(), counts.delivered, "{kind:?}");
+            assert_eq!(
+                by_kind.get(&(*kind as u16)).copied().unwrap_or_default(),
+                counts.delivered,
+                "{kind:?}"
+            );
         }
     }
     let missed: u64 = lab.kernel.programs().iter().filter_map(|program| program.missed).sum();
@@ -80,7 +84,8 @@ fn what_was_not_released_is_handed_out_again_at_its_place() {
     assert!(lab.ring.pending() > 0);
     // Another reader, as after a crash.
     let descriptor = lab.kernel.ring_fd().try_clone_to_owned().unwrap();
-    let mut ring = kvprov_agent_common::ring::Ring::new(descriptor, u64::from(lab.kernel.ring_bytes())).unwrap();
+    let mut ring =
+        kvprov_agent_common::ring::Ring::new(descriptor, u64::from(lab.kernel.ring_bytes())).unwrap();
     let mut again = Vec::new();
     ring.peek(10, |position, bytes| again.push((position, bytes.to_vec()))).unwrap();
     assert_eq!(first, again);
@@ -102,4 +107,39 @@ fn a_ring_takes_no_other_descriptor_and_no_other_size() {
     let Some(lab) = lab() else { return };
     let descriptor = lab.kernel.ring_fd().try_clone_to_owned().unwrap();
     assert!(Ring::new(descriptor, 2 * u64::from(lab.kernel.ring_bytes())).is_err());
+}
+
+/// The reader of the next test: reads the ring that is its standard input.
+#[test]
+fn reader() {
+    let Some(capacity) = std::env::var("KVPROV_TEST_RING").ok().and_then(|bytes| bytes.parse().ok()) else {
+        return;
+    };
+    let descriptor = rustix::io::dup(std::io::stdin()).unwrap();
+    let mut ring = kvprov_agent_common::ring::Ring::new(descriptor, capacity).unwrap();
+    let count = ring.peek(usize::MAX, |_, _| {}).unwrap();
+    ring.release();
+    println!("{} read {count}", std::fs::read_to_string("/proc/self/status").unwrap());
+}
+
+#[test]
+fn the_ring_is_read_without_any_capability() {
+    let Some(mut lab) = lab() else { return };
+    let waiting = perl(&busy(20));
+    lab.kernel.watch(waiting.pid(), watch::FILES).unwrap();
+    waiting.run();
+    let output = std::process::Command::new("setpriv")
+        .args(["--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "law::reader", "--nocapture"])
+        .env("KVPROV_TEST_RING", lab.kernel.ring_bytes().to_string())
+        .stdin(lab.kernel.ring_fd().try_clone_to_owned().unwrap())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("CapEff:\t0000000000000000"), "{printed}");
+    let count: u64 =
+        printed.split("read ").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    assert!(count > 60, "{count}");
+    lab.ring.rewind();
 }

@@ -21,7 +21,9 @@ fn what_goes_to_a_pipe_is_seen_to_the_byte() {
     let pieces = of(&seen, Kind::Output);
     assert_eq!(printed.len(), 65_536 + 4);
     assert!(joined(&pieces) == printed, "{} pieces", pieces.len());
-    assert!(pieces.iter().all(|piece| piece.fd == 1 && piece.is(Kind::Output, Class::Pipe) && piece.skipped == 0));
+    assert!(
+        pieces.iter().all(|piece| piece.fd == 1 && piece.is(Kind::Output, Class::Pipe) && piece.skipped == 0)
+    );
     assert_eq!(pieces.iter().map(|piece| piece.offset).max(), Some(57_344));
     assert!(of(&seen, Kind::Write).is_empty());
 }
@@ -44,12 +46,31 @@ fn of_a_longer_write_the_rest_is_counted() {
 #[test]
 fn a_duplicate_of_standard_output_is_standard_output() {
     let Some(mut lab) = lab() else { return };
-    let waiting = perl("open(my $d, '>&', \\*STDOUT); syswrite($d, 'one'); open(my $e, '>&', \\*STDERR); syswrite($e, 'two');");
+    let waiting = perl(
+        "open(my $d, '>&', \\*STDOUT); syswrite($d, 'one'); open(my $e, '>&', \\*STDERR); syswrite($e, 'two');",
+    );
     lab.kernel.watch(waiting.pid(), watch::OUTPUT).unwrap();
     waiting.run();
     let seen = lab.drain();
-    let pieces: Vec<_> = of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.bytes.clone())).collect();
+    let pieces: Vec<_> =
+        of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.bytes.clone())).collect();
     assert_eq!(pieces, [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+}
+
+#[test]
+fn a_terminal_or_a_socket_may_be_standard_output_too() {
+    let Some(mut lab) = lab() else { return };
+    let waiting = perl(
+        "socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0); open(STDERR, '>&', $a); syswrite(STDERR, 'journal'); \
+         if (open(my $m, '+<', '/dev/ptmx')) { open(STDOUT, '>&', $m); syswrite(STDOUT, 'terminal'); }",
+    );
+    lab.kernel.watch(waiting.pid(), watch::OUTPUT).unwrap();
+    waiting.run();
+    let seen = lab.drain();
+    let pieces: Vec<_> =
+        of(&seen, Kind::Output).iter().map(|piece| (piece.fd, piece.class, piece.bytes.clone())).collect();
+    assert_eq!(pieces[0], (2, Class::OtherSocket as u16, b"journal".to_vec()));
+    assert_eq!(pieces[1], (1, Class::Character as u16, b"terminal".to_vec()));
 }
 
 #[test]

@@ -56,7 +56,10 @@ fn a_process_that_is_killed_in_mid_call_ends_without_a_record_of_the_call() {
     child.kill().unwrap();
     child.wait().unwrap();
     let seen = lab.drain();
-    assert_eq!(of(&seen, Kind::Exit).iter().map(|seen| (seen.tgid, seen.flags)).collect::<Vec<_>>(), [(pid, SIGKILL)]);
+    assert_eq!(
+        of(&seen, Kind::Exit).iter().map(|seen| (seen.tgid, seen.flags)).collect::<Vec<_>>(),
+        [(pid, SIGKILL)]
+    );
     assert!(of(&seen, Kind::Read).is_empty());
 }
 
@@ -69,7 +72,8 @@ fn a_process_that_is_watched_no_more_is_not_seen() {
     lab.kernel.unwatch(pid).unwrap();
     lab.kernel.unwatch(pid).unwrap();
     assert!(waiting.run().0.success());
-    let seen: Vec<_> = lab.drain().into_iter().filter(|seen| seen.tgid == pid && seen.kind != Kind::Exec).collect();
+    let seen: Vec<_> =
+        lab.drain().into_iter().filter(|seen| seen.tgid == pid && seen.kind != Kind::Exec).collect();
     assert!(seen.is_empty(), "{seen:#?}");
 }
 
@@ -125,4 +129,47 @@ fn outside_the_scope_nothing_is_seen() {
 fn a_scope_that_is_no_group_is_refused() {
     let options = Options { scope: Some("/kvprov-none".into()), ..Options::default() };
     assert!(matches!(kvprov_loader::attach::Kernel::start(&options), Err(Error::Scope { .. })));
+}
+
+#[test]
+fn a_transfer_between_processes_names_the_other_one() {
+    let Some(mut lab) = lab() else { return };
+    // Reads four bytes of its own memory, as if it were another's.
+    let seen = lab.watch(
+        watch::ALL,
+        "sub at { unpack('Q', pack('P', $_[0])) } my ($a, $b) = ('abcd', 'xxxx'); \
+         my $to = pack('QQ', at($b), 4); my $from = pack('QQ', at($a), 4); \
+         syscall(310, $$ + 0, $to, 1, $from, 1, 0); syscall(311, $$ + 0, $to, 1, $from, 1, 0);",
+    );
+    if cfg!(target_arch = "x86_64") {
+        for kind in [Kind::ProcessVmReadv, Kind::ProcessVmWritev] {
+            let moved = of(&seen, kind);
+            assert_eq!(moved.len(), 1);
+            assert_eq!((moved[0].result, moved[0].fd as u32), (4, moved[0].tgid));
+        }
+    }
+}
+
+#[test]
+fn run_times_are_kept_where_they_are_asked_for() {
+    let options = Options { statistics: true, ..Options::default() };
+    let Some(mut lab) = with(&options) else { return };
+    lab.watch(watch::ALL, "for (1..10) { stat('/kvprov-none'); }");
+    let programs = lab.kernel.programs();
+    let stat = programs.iter().find(|program| program.name == "sys_exit_newfstatat").unwrap();
+    assert!(stat.run_count >= Some(10), "{stat:?}");
+    assert!(stat.run_time_ns > Some(0), "{stat:?}");
+    assert_eq!(stat.missed, Some(0));
+}
+
+#[test]
+fn a_program_that_is_not_attached_says_what_is_lost_and_the_rest_works() {
+    let options = Options { only: vec!["sys_exit_openat".to_owned()], ..Options::default() };
+    let Some(mut lab) = with(&options) else { return };
+    let seen = lab.watch(watch::ALL, "sysopen(my $f, '/kvprov-none', O_RDONLY); stat('/kvprov-none');");
+    assert_eq!(seen.iter().map(|seen| seen.kind).collect::<Vec<_>>(), [Kind::Open]);
+    let programs = lab.kernel.programs();
+    let rename = programs.iter().find(|program| program.name == "sys_exit_renameat2").unwrap();
+    let why = rename.attached.clone().unwrap_err();
+    assert_eq!(why.lost, "renamed files (renameat2)");
 }

@@ -43,13 +43,18 @@ fn bytes_over_tcp_are_seen_with_both_ends() {
     let client = talk.join().unwrap();
     let seen = lab.drain();
     let connect = of(&seen, Kind::Connect);
-    assert_eq!(connect.iter().map(|seen| (seen.result, address(&seen.peer))).collect::<Vec<_>>(), [(0, server)]);
+    assert_eq!(
+        connect.iter().map(|seen| (seen.result, address(&seen.peer))).collect::<Vec<_>>(),
+        [(0, server)]
+    );
     assert_eq!(results(&seen, Kind::Send), [5]);
     assert_eq!(results(&seen, Kind::Write), [3, 1]);
     // Neither the attempt that found nothing, nor the end.
     assert_eq!(results(&seen, Kind::Recv), [5]);
     assert_eq!(results(&seen, Kind::Read), [6]);
-    for moved in seen.iter().filter(|seen| matches!(seen.kind, Kind::Send | Kind::Recv | Kind::Read | Kind::Close)) {
+    for moved in
+        seen.iter().filter(|seen| matches!(seen.kind, Kind::Send | Kind::Recv | Kind::Read | Kind::Close))
+    {
         if moved.class == Class::Inet as u16 {
             assert_eq!((address(&moved.local), address(&moved.peer)), (client, server), "{moved:?}");
             assert_eq!(moved.socket_type, 1);
@@ -74,8 +79,10 @@ fn version_six_and_datagrams_have_their_addresses() {
             datagrams.local_addr().unwrap().port()
         ),
     );
-    let sent: Vec<_> =
-        of(&seen, Kind::Send).iter().map(|seen| (seen.result, address(&seen.peer), seen.socket_type)).collect();
+    let sent: Vec<_> = of(&seen, Kind::Send)
+        .iter()
+        .map(|seen| (seen.result, address(&seen.peer), seen.socket_type))
+        .collect();
     assert_eq!(sent, [(3, server, 1), (8, datagrams.local_addr().unwrap(), 2)]);
 }
 
