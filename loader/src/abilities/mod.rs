@@ -109,8 +109,7 @@ fn capabilities(status: &Status, kernel: Option<(u32, u32)>) -> Vec<Ability> {
     held.needs
         .iter()
         .map(|(need, held)| {
-            let part =
-                if need.feature.starts_with("kernel") { Part::KernelPrograms } else { Part::Processes };
+            let part = if need.feature == "kernel programs" { Part::KernelPrograms } else { Part::Processes };
             // A process of root owns tracefs.
             let spare = need.capability == rustix::thread::CapabilitySet::DAC_READ_SEARCH && status.user == 0;
             let name = need.short_name();
@@ -137,14 +136,26 @@ fn capabilities(status: &Status, kernel: Option<(u32, u32)>) -> Vec<Ability> {
         .collect()
 }
 
-/// Whether kernel programs can run at all; else every reason why not.
+/// Whether kernel programs can run at all, if only some of them; else every reason why not.
 ///
 /// # Errors
 /// The reasons, in words, with what to do.
 pub fn kernel_programs(abilities: &[Ability]) -> Result<(), Vec<String>> {
+    without(abilities, |state| state != State::Missing)
+}
+
+/// Whether all kernel programs can run, which their tests need; else every reason why not.
+///
+/// # Errors
+/// The reasons, in words, with what to do.
+pub fn all_kernel_programs(abilities: &[Ability]) -> Result<(), Vec<String>> {
+    without(abilities, |state| state == State::Good)
+}
+
+fn without(abilities: &[Ability], is_enough: impl Fn(State) -> bool) -> Result<(), Vec<String>> {
     let reasons: Vec<String> = abilities
         .iter()
-        .filter(|ability| ability.part == Part::KernelPrograms && ability.state == State::Missing)
+        .filter(|ability| ability.part == Part::KernelPrograms && !is_enough(ability.state))
         .map(|ability| format!("{} ({})", ability.found, ability.advice))
         .collect();
     if reasons.is_empty() { Ok(()) } else { Err(reasons) }

@@ -21,7 +21,7 @@ fn mounts(text: &str) -> impl Iterator<Item = Mount<'_>> {
 
 pub(super) fn tracefs(machine: &dyn Machine) -> Ability {
     let (name, part) = ("tracefs", Part::KernelPrograms);
-    let cost = "file and socket calls of workers, output that goes to no file";
+    let cost = "file and socket calls of workers, output that goes to no file; starts and ends of processes are seen";
     let mut refused = None;
     for place in TRACEFS {
         match machine.opens(&format!("{place}/events/syscalls")) {
@@ -34,7 +34,7 @@ pub(super) fn tracefs(machine: &dyn Machine) -> Ability {
         return Ability::lacking(
             name,
             part,
-            State::Missing,
+            State::Limited,
             format!("{place} is mounted but may not be read"),
             cost,
             "start kvprov as root or with CAP_DAC_READ_SEARCH",
@@ -56,7 +56,7 @@ pub(super) fn tracefs(machine: &dyn Machine) -> Ability {
             format!("mount -t tracefs tracefs {0}; in a container, mount the host's {0}", TRACEFS[0]),
         ),
     };
-    Ability::lacking(name, part, State::Missing, found, cost, advice)
+    Ability::lacking(name, part, State::Limited, found, cost, advice)
 }
 
 pub(super) fn cgroup(machine: &dyn Machine) -> Ability {

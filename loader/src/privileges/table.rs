@@ -65,8 +65,8 @@ pub const CAPABILITIES: [Need; 6] = [
         kernels: "all",
         reason: "what only its owner may read: tracefs (root's), environment and descriptors of a process, model files, \
                  logs and stores",
-        lost: "environment, descriptors and files of workers of other users; as another user than root also kernel \
-               programs",
+        lost: "environment, descriptors and files of workers of other users; as another user than root also their file \
+               and socket calls",
         from: (0, 0),
         until: None,
     },

@@ -45,3 +45,38 @@ fn work(queue: &Mutex<Receiver<Job>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn when_all_threads_hang_more_is_refused_and_afterwards_taken_again() {
+        let helpers = Helpers::start().unwrap();
+        let (release, hangs) = channel::<()>();
+        let hangs = Arc::new(Mutex::new(hangs));
+        let (begun, began) = channel();
+        let hang = || -> Job {
+            let (hangs, begun) = (Arc::clone(&hangs), begun.clone());
+            Box::new(move || {
+                begun.send(()).unwrap();
+                let _ = hangs.lock().unwrap().recv();
+            })
+        };
+        for _ in 0..HELPERS {
+            assert!(helpers.run(hang()));
+            began.recv().unwrap();
+        }
+        for _ in 0..WAITING {
+            assert!(helpers.run(hang()));
+        }
+        assert!(!helpers.run(hang()));
+        drop(release);
+        for _ in 0..WAITING {
+            began.recv().unwrap();
+        }
+        assert!(helpers.run(hang()));
+        began.recv().unwrap();
+    }
+}
