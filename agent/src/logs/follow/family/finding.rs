@@ -302,8 +302,14 @@ impl<'p> Family<'p> {
                     return Ok(true);
                 }
             }
+            let mut is_present = false;
             for member in self.members.iter_mut().filter(|member| !member.is_copy) {
-                copied = copied || member.was_copied_by(&mut input, stat.size)? || member.holds_now(&head)?;
+                copied = copied || member.was_copied_by(&mut input, stat.size)?;
+                is_present = is_present || member.holds_now(&head)?;
+            }
+            if is_present && !copied {
+                // A file was truncated and holds this now: it is a copy once that file is read so.
+                return wait(self);
             }
             if copied {
                 let mut copy = Member::new(inode, &seen.path, self.source.node.as_str(), head, &stat, now);
