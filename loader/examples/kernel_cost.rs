@@ -8,6 +8,7 @@
 //! Usage: `kernel_cost [ROUNDS]`
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it speaks to a terminal")]
+#![allow(clippy::disallowed_methods, reason = "a load has a rate, and a reader looks at intervals")]
 
 use kvprov_agent_common::Event;
 use kvprov_agent_common::kernel::watch;

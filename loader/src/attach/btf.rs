@@ -58,10 +58,10 @@ impl<'b> Types<'b> {
         while at < self.types.len() {
             let info = word(self.types, at + 4).ok_or(Damaged("a type is cut"))?;
             let (kind, count) = (kind(info), (info & 0xffff) as usize);
-            if kind == STRUCT {
-                if let Some(name) = word(self.types, at).and_then(|name| self.string(name)) {
-                    self.structures.entry(name).or_insert(self.starts.len());
-                }
+            if kind == STRUCT
+                && let Some(name) = word(self.types, at).and_then(|name| self.string(name))
+            {
+                self.structures.entry(name).or_insert(self.starts.len());
             }
             self.starts.push(at);
             at += 12
@@ -113,10 +113,10 @@ impl<'b> Types<'b> {
             if member == name {
                 return Some((bits / 8, of));
             }
-            if member.is_empty() {
-                if let Some((inner, of)) = self.resolve(of).and_then(|of| self.member(of, name, depth - 1)) {
-                    return Some(((bits / 8).checked_add(inner)?, of));
-                }
+            if member.is_empty()
+                && let Some((inner, of)) = self.resolve(of).and_then(|of| self.member(of, name, depth - 1))
+            {
+                return Some(((bits / 8).checked_add(inner)?, of));
             }
         }
         None

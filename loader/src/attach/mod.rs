@@ -116,7 +116,7 @@ impl Kernel {
             .override_global("SCOPE", scope.as_slice(), true)
             .map_max_entries("EVENTS", bytes)
             .load(PROGRAMS)
-            .map_err(refused)?;
+            .map_err(|error| refused(&error))?;
 
         let ring = match take(&mut ebpf, "EVENTS")? {
             Map::RingBuf(ring) => ring,
@@ -345,14 +345,15 @@ fn take(ebpf: &mut Ebpf, name: &'static str) -> Result<Map, Error> {
     })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 fn map_error(error: MapError) -> Error {
     Error::Other { what: "using a map of the programs", reason: chain(&error) }
 }
 
 /// The object was not loaded: the kernel lacks the right or the means.
-fn refused(error: EbpfError) -> Error {
-    let reason = chain(&error);
-    let kind = io_kind(&error);
+fn refused(error: &EbpfError) -> Error {
+    let reason = chain(error);
+    let kind = io_kind(error);
     if kind == Some(io::ErrorKind::PermissionDenied) {
         return Error::Refused { what: reason };
     }
