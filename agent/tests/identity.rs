@@ -100,7 +100,8 @@ impl Rig {
             if self.identities.waiting() == 0 {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            let (_kept, never) = std::sync::mpsc::channel::<()>();
+            let _ = never.recv_timeout(std::time::Duration::from_millis(5));
         }
         let found = &mut self.found;
         self.identities.poll(WallTime(self.seconds * SECOND), &mut |observation| found.push(observation));

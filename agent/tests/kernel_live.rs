@@ -271,6 +271,25 @@ fn files_of_no_interest_are_neither_told_nor_looked_up() {
 }
 
 #[test]
+fn a_worker_with_a_hundred_thousand_descriptors_is_followed_and_what_has_no_room_is_counted() {
+    let (mut rig, mut p) = (Rig::new(), Process::new(7));
+    for index in 0..140_000u32 {
+        p.time -= 1_000_000;
+        let path = format!("/kv/{index}.bin");
+        rig.take(&p.open(&path, O_RDONLY, 5, index + 1, u64::from(index) + 1));
+        rig.take(&p.read(file(p.device, index + 1, u64::from(index) + 1), 10, 10));
+    }
+    rig.commit();
+    let room = 128 * 1024;
+    assert_eq!(rig.losses(), [format!("{} too many open files", 140_000 - room)]);
+    // What made room was used all the same.
+    assert_eq!(rig.artifacts().len(), 140_000 - room);
+    p.time += 1_000_000;
+    rig.take(&p.close(file(p.device, 139_999, 139_999), 1));
+    assert_eq!(rig.told().last().map(String::as_str), Some("read 10 139998.bin"));
+}
+
+#[test]
 fn a_log_beside_a_store_is_followed_only_below_the_store() {
     let (mut rig, mut p) = (Rig::new(), Process::new(7));
     rig.all(&[
@@ -748,10 +767,10 @@ proptest! {
     }
 
     #[test]
-    fn kills_change_nothing(steps in happenings(), batch in 1usize..20, kills in proptest::collection::vec(0usize..40, 0..6)) {
+    fn kills_change_nothing(steps in happenings(), batch in 1usize..20, kills in proptest::collection::vec(0usize..40, 0..6), limit in prop_oneof![Just(16_384u64), Just(40_000), Just(DEFAULT_LIMIT)]) {
         let records: Vec<(u64, Bytes)> =
             script(&steps).into_iter().enumerate().map(|(index, record)| (index as u64 * 64, record)).collect();
-        prop_assert_eq!(with_kills(&records, batch, &kills, DEFAULT_LIMIT), with_kills(&records, batch, &[], DEFAULT_LIMIT));
+        prop_assert_eq!(with_kills(&records, batch, &kills, limit), with_kills(&records, batch, &[], DEFAULT_LIMIT));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Bytes that are read at once.
@@ -62,10 +63,10 @@ impl FileOpener for OwnFiles {
     }
 }
 
-/// Reads one file. `rate` is in bytes a second, 0: as fast as it goes.
-pub(super) fn read(job: &Job, opener: &mut dyn FileOpener, rate: u64) -> Outcome {
+/// Reads one file. `rate` is in bytes a second, 0: as fast as it goes. It is given up when the other side of `end` goes.
+pub(super) fn read(job: &Job, opener: &mut dyn FileOpener, rate: u64, end: &Receiver<()>) -> Outcome {
     let mut names = None;
-    let digest = digest_of(job, opener, rate, &mut names);
+    let digest = digest_of(job, opener, rate, end, &mut names);
     Outcome { key: job.key, digest, names }
 }
 
@@ -73,6 +74,7 @@ fn digest_of(
     job: &Job,
     opener: &mut dyn FileOpener,
     rate: u64,
+    end: &Receiver<()>,
     names: &mut Option<BTreeSet<String>>,
 ) -> Result<String, &'static str> {
     let file = opener.open_file_of(job.pid, &job.path).map_err(|_| "it could not be opened to be read")?;
@@ -84,7 +86,7 @@ fn digest_of(
     } else if let Some(digest) = blob(&file) {
         return Ok(digest);
     }
-    let digest = stream(&file, job.key.size, rate).map_err(|_| "it could not be read")?;
+    let digest = stream(&file, job.key.size, rate, end).map_err(|_| "it could not be read")?;
     if !is_in_state(&file, &job.key) {
         return Err("it changed while it was read");
     }
@@ -144,7 +146,7 @@ fn index(file: &File, size: u64) -> Option<BTreeSet<String>> {
     Some(index.weight_map.into_values().collect())
 }
 
-fn stream(file: &File, size: u64, rate: u64) -> std::io::Result<String> {
+fn stream(file: &File, size: u64, rate: u64, end: &Receiver<()>) -> std::io::Result<String> {
     // Advice is not needed for the result.
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Random);
     let start = Instant::now();
@@ -168,8 +170,10 @@ fn stream(file: &File, size: u64, rate: u64) -> std::io::Result<String> {
         if at > size {
             break; // it grows; the state check says so
         }
-        if let Some(ahead) = ahead(at, rate, start.elapsed()) {
-            std::thread::sleep(ahead);
+        if let Some(ahead) = ahead(at, rate, start.elapsed())
+            && end.recv_timeout(ahead) == Err(RecvTimeoutError::Disconnected)
+        {
+            return Err(std::io::ErrorKind::Interrupted.into());
         }
     }
     Ok(hex(&hash.finalize()))

@@ -76,7 +76,9 @@ pub struct Identities {
     contents: HashMap<FileKey, Content, foldhash::fast::RandomState>,
     indexes: HashMap<FileKey, BTreeSet<String>, foldhash::fast::RandomState>,
     cache: DigestCache,
-    jobs: Option<Sender<Job>>,
+    jobs: Sender<Job>,
+    /// The thread stops when this goes.
+    _alive: Sender<()>,
     outcomes: Receiver<Outcome>,
     losses: Losses,
 }
@@ -88,10 +90,11 @@ impl Identities {
     pub fn new(options: IdentityOptions, mut opener: Box<dyn FileOpener>) -> std::io::Result<Self> {
         let (jobs, wanted) = channel::<Job>();
         let (done, outcomes) = channel();
+        let (alive, end) = channel();
         let rate = options.rate;
         std::thread::Builder::new().name("kvprov-hash".to_owned()).spawn(move || {
             while let Ok(job) = wanted.recv() {
-                if done.send(hash::read(&job, &mut *opener, rate)).is_err() {
+                if done.send(hash::read(&job, &mut *opener, rate, &end)).is_err() {
                     return;
                 }
             }
@@ -103,7 +106,8 @@ impl Identities {
             contents: HashMap::default(),
             indexes: HashMap::default(),
             cache,
-            jobs: Some(jobs),
+            jobs,
+            _alive: alive,
             outcomes,
             losses: Losses::default(),
         })
@@ -233,7 +237,6 @@ impl Identities {
 
     /// Hands the thread what may be read now.
     fn give_jobs(&mut self, now: WallTime) {
-        let Some(jobs) = &self.jobs else { return };
         let busy: BTreeSet<FileKey> = self
             .loads
             .values()
@@ -255,7 +258,7 @@ impl Identities {
         });
         for content in ready {
             if let Content::Wanted(job, given) = content {
-                *given = jobs.send((**job).clone()).is_ok();
+                *given = self.jobs.send((**job).clone()).is_ok();
             }
         }
     }
@@ -276,13 +279,6 @@ impl Identities {
             }
         }
         beside
-    }
-}
-
-impl Drop for Identities {
-    fn drop(&mut self) {
-        // The thread ends when it has no more to expect; it is not waited for.
-        self.jobs = None;
     }
 }
 

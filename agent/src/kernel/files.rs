@@ -19,7 +19,7 @@ use kvprov_model::clock::SECOND;
 use kvprov_model::observation::ArtifactAction;
 use std::sync::Arc;
 
-const OPEN_FILES: usize = 16 * 1024;
+const OPEN_FILES: usize = 128 * 1024;
 const TEMPORARY_FILES: usize = 16 * 1024;
 const KNOWN_NAMES: usize = 256 * 1024;
 /// Opens of one file within this time are one use, where no close tells them apart.

@@ -49,6 +49,16 @@ pub(crate) enum Kept {
     },
 }
 
+impl Kept {
+    /// The file that it is about.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Open { path, .. } | Self::Temporary { path, .. } | Self::Known { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// A file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptFileSystem {

@@ -112,6 +112,11 @@ impl Descriptors {
         self.files.iter()
     }
 
+    /// Directories by their identities.
+    pub(super) fn directories(&self) -> impl Iterator<Item = (&FileIdentity, &Arc<str>)> + '_ {
+        self.directories.in_order()
+    }
+
     pub(super) fn remove(&mut self, file: &FileIdentity) -> Option<OpenFile> {
         self.files.remove(file)
     }

@@ -157,7 +157,7 @@ impl Process {
                 let Some(other) = mounts.of_device(device) else { return Kept::Nowhere };
                 (device, Arc::new(FileSystem::named(&other.file_system.name)))
             }
-            _ if on_path.file_system.inside(place).is_none() && directory != "" => {
+            _ if on_path.file_system.inside(place).is_none() && !directory.is_empty() => {
                 (on_path.device, Arc::new(FileSystem::named(&on_path.file_system.name)))
             }
             _ => (on_path.device, Arc::clone(&on_path.file_system)),

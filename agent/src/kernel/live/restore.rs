@@ -38,6 +38,10 @@ impl LiveKernel<'_> {
             Line::Upto(upto) => restored.upto = restored.upto.max(upto),
             Line::Kept { worker, kept } => {
                 let index = self.worker_index(&WorkerId(worker));
+                if let Some(path) = kept.path() {
+                    // Fills what is known of stores.
+                    self.roles.of(path);
+                }
                 if let Some(Some(worker)) = self.workers.get_mut(index as usize) {
                     worker.reader.restore(*kept);
                 }
@@ -174,6 +178,19 @@ impl LiveKernel<'_> {
             }
             for worker in self.workers.iter().flatten() {
                 worker.reader.keep(&mut |kept| journal.kept(worker.id.as_str(), &kept));
+            }
+            let first = self.workers.iter().flatten().map(|worker| worker.id.as_str()).next();
+            for (file, path) in self.descriptors.directories() {
+                if let Some(worker) = first.filter(|_| self.roles.is_of_a_store(path)) {
+                    let mut record = super::connections::record(0, 0, Operation::Open);
+                    record.path = Some(Arc::clone(path));
+                    journal.record(worker, 0, 0, &record, Remark::Directory(*file));
+                }
+            }
+            for (_, Listing { worker, position, time, record }) in self.listings.iter() {
+                if let Some(worker) = worker_at(&self.workers, *worker) {
+                    journal.record(worker.as_str(), *position, *time, record, Remark::Held);
+                }
             }
             for (file, open) in self.descriptors.files() {
                 let worker = self.processes.get(&open.owner).map(|process| process.worker);
