@@ -3,9 +3,8 @@
 use crate::live::agent::stop_on_signals;
 use crate::live::arguments::{Common, Half};
 use crate::live::{logging, words};
-use anyhow::Context;
 use kvprov_collector::evaluate::Transition;
-use kvprov_collector::receive::{ReceiveConfig, Receivers};
+use kvprov_collector::receive::ReceiveConfig;
 use kvprov_collector::run::Subscriber;
 use kvprov_collector::serve::{Collector, Config};
 use kvprov_loader::supervise::child;
@@ -13,7 +12,6 @@ use kvprov_model::finding::{Cause, Confidence, FindingState};
 use kvprov_model::id::FindingId;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -49,21 +47,18 @@ pub(crate) fn run(common: &Common) -> anyhow::Result<ExitCode> {
     let collector = Collector::start(Config {
         data: config.collector.data.clone(),
         http: config.collector.listen,
+        receive: Some(ReceiveConfig {
+            grpc: Some(config.collector.otlp_grpc),
+            http: Some(config.collector.otlp_http),
+            ..ReceiveConfig::default()
+        }),
         subscribers: vec![Box::new(Speaker::default())],
         ..Config::default()
     })?;
-    let threads = collector.threads().context("the collector has no threads")?;
-    let receive = ReceiveConfig {
-        grpc: Some(config.collector.otlp_grpc),
-        http: Some(config.collector.otlp_http),
-        ..ReceiveConfig::default()
-    };
-    let receivers = threads.block_on(Receivers::start(receive, Arc::new(collector.intake())))?;
     while !stop.load(Ordering::Relaxed) {
         let has_failed = collector.has_failed_within(Duration::from_millis(100));
         anyhow::ensure!(!has_failed, "the ledger's thread ended; what it said last stands above");
     }
-    threads.block_on(receivers.stop());
     collector.stop();
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use kvprov_loader::privileges::{self, Status};
 use kvprov_loader::server::{KernelPrograms, NoKernel, Server};
 use kvprov_loader::supervise::{self, ChildSpec, Ended, Watcher};
 use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
@@ -30,7 +31,9 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     logging::begin("warn");
     let config = common.config(Half::Collector)?;
     let (programs, blind) = programs(&config);
-    keep_what_is_needed()?;
+    // What attaching needed is needed no more.
+    let held = Status::own()?;
+    privileges::restrict(privileges::kept(held.permitted, kvprov_loader::abilities::kernel_version()))?;
     let server = Arc::new(Server::new(programs).context("starting the loader's helper threads")?);
     if children != Children::Agent {
         greet(&config, &blind);
@@ -50,7 +53,7 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     if children == Children::Demo {
         specs.push(ChildSpec { name: demo::COMMAND, arguments: common.of_listening_child(demo::COMMAND) });
     }
-    match supervise::run(specs, &mut Serving(server))? {
+    match supervise::run(specs, &mut Serving { server, held: BTreeMap::new() })? {
         Ended::Signal | Ended::Child(_) => Ok(ExitCode::SUCCESS),
     }
 }
@@ -80,14 +83,6 @@ fn programs(config: &Config) -> (Box<dyn KernelPrograms>, Vec<String>) {
     }
 }
 
-/// Gives up every capability that nothing here needs, before another thread starts.
-fn keep_what_is_needed() -> anyhow::Result<()> {
-    let held = Status::own()?;
-    let kernel = kvprov_loader::abilities::kernel_version();
-    privileges::restrict(privileges::wanted(held.permitted, kernel))?;
-    Ok(())
-}
-
 fn greet(config: &Config, blind: &[String]) {
     let data = config.collector.data.as_deref().unwrap_or(std::path::Path::new("."));
     println!("kvprov  findings   http://{}/", config.collector.listen);
@@ -102,16 +97,24 @@ fn greet(config: &Config, blind: &[String]) {
     println!("        watches    {}", sees.join(", "));
 }
 
-/// Serves the agent's questions, each agent on a thread of its own.
-struct Serving(Arc<Server>);
+/// Serves the agent's questions, each agent on a thread of its own. No child of this process is ever watched.
+struct Serving {
+    server: Arc<Server>,
+    /// Ends of sockets that nobody asks on: a child whose standard input closed would think its parent gone.
+    held: BTreeMap<u32, OwnedFd>,
+}
 
 impl Watcher for Serving {
     fn started(&mut self, name: &str, pid: u32, socket: OwnedFd) {
         tracing::info!(name, pid, "started");
+        if let Err(error) = self.server.exclude(pid) {
+            tracing::debug!(%error, name, "a child could not be excluded from being watched");
+        }
         if name != "agent" {
+            self.held.insert(pid, socket);
             return;
         }
-        let server = Arc::clone(&self.0);
+        let server = Arc::clone(&self.server);
         let serving = std::thread::Builder::new().name("serves-agent".to_owned()).spawn(move || {
             if let Err(error) = server.serve(socket) {
                 tracing::warn!(%error, "the agent's socket broke");
@@ -123,6 +126,8 @@ impl Watcher for Serving {
     }
 
     fn ended(&mut self, name: &str, pid: u32, status: ExitStatus) {
+        self.held.remove(&pid);
+        self.server.include(pid);
         if status.success() {
             tracing::info!(name, pid, "ended");
         } else {
