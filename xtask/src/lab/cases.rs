@@ -5,7 +5,8 @@
 pub(crate) struct Case {
     /// As the rig names it.
     pub(crate) name: &'static str,
-    /// Detector and cause that have to be found, confirmed; `None`: nothing but risks.
+    /// Detector and cause that have to be found, confirmed; `None`: nothing but risks. Where the course of events decides
+    /// between two causes, both, divided by `|`.
     pub(crate) expected: Option<(&'static str, &'static str)>,
     /// Detectors that may be found beside it.
     pub(crate) also: &'static [&'static str],
@@ -22,7 +23,7 @@ pub(crate) const CASES: [Case; 14] = [
     Case { name: "hicache-minfree", expected: Some(("mutual_eviction", "unknown")), also: &["store_pressure"] },
     Case {
         name: "hicache-minfree-fork",
-        expected: Some(("store_pressure", "refused_writes")),
+        expected: Some(("store_pressure", "refused_writes|keyspace_starved")),
         also: &["keyspace_fork"],
     },
     Case { name: "hicache-clear", expected: Some(("store_conflict", "cleared")), also: &[] },

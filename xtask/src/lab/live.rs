@@ -107,11 +107,6 @@ impl Live {
         self.data.join("ledger")
     }
 
-    /// The pid of the parent.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// A page of the agent.
     pub(crate) fn agent_page(&self, path: &str) -> Result<String> {
         http::get(self.agent, path)

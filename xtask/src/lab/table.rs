@@ -53,7 +53,9 @@ impl Row {
             Some((detector, cause)) => self
                 .got
                 .iter()
-                .any(|(got, of, confidence)| got == detector && of == cause && confidence == "confirmed"),
+                .any(|(got, of, confidence)| {
+                    got == detector && cause.split('|').any(|cause| of == cause) && confidence == "confirmed"
+                }),
             None => true,
         };
         let beside = self.got.iter().all(|(got, _, _)| {
