@@ -52,6 +52,9 @@ pub struct Piece<'b> {
     pub skipped: u64,
 }
 
+/// Takes recorded lines: worker, process, descriptor, lines.
+pub type EachRecorded<'a> = &'a mut dyn FnMut(&WorkerId, u32, i32, &[u8]);
+
 /// Whose output.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Key {
@@ -130,7 +133,7 @@ impl<'p> Streams<'p> {
 
     /// Lines as they may be kept that came since the last call, by worker, process and descriptor: each is a log of its
     /// own. `all` also gives the last few, which may still turn out to belong to another message.
-    pub fn recorded(&mut self, all: bool, each: &mut dyn FnMut(&WorkerId, u32, i32, &[u8])) {
+    pub fn recorded(&mut self, all: bool, each: EachRecorded<'_>) {
         for (key, lines) in std::mem::take(&mut self.recorded) {
             each(&key.worker, key.process, key.descriptor, &lines);
         }
