@@ -86,21 +86,25 @@ fn piece(
     offset: u64,
     skipped: u64,
 ) -> bool {
-    // The verifier has to see the bound.
-    let length = length & (OUTPUT_MAX as u64 * 2 - 1);
     let head = size_of::<OutputRecord>();
-    // SAFETY: a record of 72 and 16,383 bytes at most, in a room of 20 KiB.
-    unsafe {
-        let bytes = record.add(head);
-        if length > 0 && bpf_probe_read_user(bytes.cast(), length as u32, from as *const _) != 0 {
+    begin.offset = offset as u32;
+    begin.length = length as u32;
+    begin.skipped = skipped;
+    begin.header.notes = if skipped > 0 { notes::OUTPUT_CUT } else { 0 };
+    // SAFETY: a record of 72 and 8,192 bytes at most, in a room of 20 KiB.
+    let length = unsafe {
+        let start = record.cast::<OutputRecord>();
+        start.write(*begin);
+        // Read back, so that the verifier sees the bound on the very number that is used.
+        let length = u64::from(core::ptr::read_volatile(&raw const (*start).length));
+        if length > OUTPUT_MAX as u64 {
             return false;
         }
-        begin.offset = offset as u32;
-        begin.length = length as u32;
-        begin.skipped = skipped;
-        begin.header.notes = if skipped > 0 { notes::OUTPUT_CUT } else { 0 };
-        record.cast::<OutputRecord>().write(*begin);
-    }
+        if length > 0 && bpf_probe_read_user(record.add(head).cast(), length as u32, from as *const _) != 0 {
+            return false;
+        }
+        length
+    };
     if let Some(counters) = Counters::fired(Kind::Output) {
         emit_bytes(counters, record, (head as u64 + length + 7) & !7);
     }
