@@ -254,7 +254,8 @@ pub struct ProcessRecord {
     pub name: [u8; 16],
 }
 
-/// A piece of standard output or error. The bytes follow it, padded to eight.
+/// A piece of standard output or error. The bytes follow it, padded to eight. A write of several buffers (`writev`) is
+/// one piece, of at most [`OUTPUT_MAX`] bytes.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OutputRecord {

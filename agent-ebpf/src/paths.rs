@@ -106,16 +106,12 @@ pub(crate) fn named(context: &TracePointContext, call: Call) -> Option<()> {
     let head = size_of::<PathRecord>();
     let first = path(room, 0, arguments.get(call.first.1));
     let length = match first {
-        Some(0) if may_be_empty => {
-            // A question about an open file.
+        // A question about an open file. The empty path may lie in a page that the kernel never looked at.
+        None | Some(0) if may_be_empty => {
             counters.filtered();
             return None;
         }
         Some(length) => length,
-        None if may_be_empty && arguments.get(call.first.1) == 0 => {
-            counters.filtered();
-            return None;
-        }
         None => {
             remarks |= notes::PATH_UNREADABLE;
             0

@@ -265,7 +265,22 @@ fn reader(kernel: &Kernel, stop: Arc<AtomicBool>) -> Result<std::thread::JoinHan
     }))
 }
 
+/// Programs on tracepoints that somebody else has attached: with them nothing is bare.
+fn others() -> usize {
+    const TRACEPOINT: u32 = 5;
+    aya::programs::loaded_programs()
+        .flatten()
+        .filter(|program| program.program_type() as u32 == TRACEPOINT)
+        .count()
+}
+
 fn compare(rounds: usize) -> Result<()> {
+    let others = others();
+    if others > 0 {
+        eprintln!(
+            "{others} programs of others are on tracepoints: what is bare here is not; stop them first"
+        );
+    }
     let mut caller = Caller::start()?;
     let pid = caller.process.id();
     let [mut base, mut unwatched, mut watched, mut filtered, mut printed] = [const { Vec::new() }; 5];

@@ -124,7 +124,7 @@ fn a_descriptor_is_followed_through_every_copy() {
              POSIX::read($b, $x, 1); POSIX::read(77, $x, 2); POSIX::read($c, $x, 3); \
              if (!fork()) {{ POSIX::read($a, $x, 4); POSIX::_exit(0); }} wait(); \
              fcntl($f, F_SETFD, 0); \
-             if (!fork()) {{ exec('/bin/dd', \"if=/dev/fd/$a\", 'of=/dev/null', 'bs=5', 'count=1', 'status=none') }} wait(); \
+             if (!fork()) {{ exec('/bin/dd', \"if=/proc/self/fd/$a\", 'of=/dev/null', 'bs=5', 'count=1', 'status=none') }} wait(); \
              if (!fork()) {{ POSIX::dup2($a, 0); exec('/usr/bin/head', '-c', '6') }} wait();",
             path.display()
         ),
