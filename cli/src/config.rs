@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn the_environment_overrides() {
-        let config = with(&[("KVPROV_AGENT_LISTEN", "127.0.0.1:1"), ("KVPROV_AGENT_LOGS", "false")]).expect("config");
+        let config =
+            with(&[("KVPROV_AGENT_LISTEN", "127.0.0.1:1"), ("KVPROV_AGENT_LOGS", "false")]).expect("config");
         assert_eq!(config.agent.listen.port(), 1);
         assert!(!config.agent.logs);
     }
@@ -205,7 +206,10 @@ mod tests {
 
     #[test]
     fn variables_of_other_tools_are_left_alone() {
-        assert_eq!(with(&[("KVPROV_LAB", "/tmp"), ("KVPROV_BPF_LINKER", "x")]).expect("config"), Config::default());
+        assert_eq!(
+            with(&[("KVPROV_LAB", "/tmp"), ("KVPROV_BPF_LINKER", "x")]).expect("config"),
+            Config::default()
+        );
     }
 
     #[test]

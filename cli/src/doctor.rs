@@ -26,7 +26,10 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     }
     let kernel = abilities::kernel_version();
     let held = Held::of(Status::own()?.effective, kernel);
-    writeln!(out, "\nCapabilities (the parent keeps these and drops the rest; agent and collector hold none):")?;
+    writeln!(
+        out,
+        "\nCapabilities (the parent keeps these and drops the rest; agent and collector hold none):"
+    )?;
     for (need, is_held) in &held.needs {
         let mark = if *is_held { "ok     " } else { "MISSING" };
         writeln!(out, "{mark}  {:<22} {}: {}", need.name(), need.feature, need.reason)?;
@@ -35,6 +38,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for need in other {
         writeln!(out, "         {:<22} not on this kernel: {}", need.name(), need.feature)?;
     }
-    let is_whole = found.iter().all(|ability| ability.state != State::Missing) && held.missing().next().is_none();
+    let is_whole =
+        found.iter().all(|ability| ability.state != State::Missing) && held.missing().next().is_none();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })
 }

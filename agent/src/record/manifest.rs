@@ -105,7 +105,8 @@ impl Described {
         }
         if !self.body.settings.is_empty() {
             let settings = self.body.settings.iter();
-            let settings = settings.map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+            let settings =
+                settings.map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
             table.insert("settings".to_owned(), Value::Table(settings));
         }
         if !self.epochs.is_empty() {
@@ -120,7 +121,8 @@ fn epoch((from, adapter, factor, value): &(Option<WallTime>, Option<String>, Str
     let mut revision = Table::new();
     match adapter {
         Some(adapter) => {
-            revision.insert("adapters".to_owned(), Value::Table(Table::from_iter([(adapter.clone(), value)])));
+            revision
+                .insert("adapters".to_owned(), Value::Table(Table::from_iter([(adapter.clone(), value)])));
         }
         None => drop(revision.insert(factor.clone(), value)),
     }

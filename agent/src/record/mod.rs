@@ -90,7 +90,7 @@ impl Recorder {
         result
     }
 
-    /// Takes a line of a log, redacted before.
+    /// Takes lines of a log, redacted before.
     ///
     /// # Errors
     /// When it cannot be written.

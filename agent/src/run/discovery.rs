@@ -115,6 +115,7 @@ impl Found {
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
                 if !std::mem::replace(&mut begun, true) {
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
+                    self.unwatch_strangers();
                     self.hub.sees(self.loader.is_some(), self.follows_logs);
                 }
             }
@@ -164,6 +165,20 @@ impl Found {
         }
     }
 
+    /// An agent before this one may have watched what is of no worker now.
+    fn unwatch_strangers(&self) {
+        let Some(loader) = &self.loader else { return };
+        let ours: BTreeSet<ProcessId> = self
+            .watched
+            .values()
+            .flat_map(BTreeMap::keys)
+            .map(|key| ProcessId { pid: key.pid, started: key.start })
+            .collect();
+        for stranger in loader.watched().unwrap_or_default().iter().filter(|id| !ours.contains(id)) {
+            let _ = loader.unwatch(*stranger);
+        }
+    }
+
     fn watched_by(&self) -> Vec<String> {
         let sources = [("kernel", self.loader.is_some()), ("log", self.follows_logs)];
         sources.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
@@ -172,8 +187,8 @@ impl Found {
     fn follow(&mut self, worker: &FoundWorker, reports: &Sender<Report>) {
         let mut reads_stream = false;
         for process in &worker.processes {
-            let streams = self.follows_logs
-                && process.output.iter().any(|output| matches!(output, Output::Stream(_)));
+            let streams =
+                self.follows_logs && process.output.iter().any(|output| matches!(output, Output::Stream(_)));
             reads_stream |= streams;
             self.watch(worker, process, streams);
         }
@@ -224,7 +239,8 @@ impl Found {
 
     fn watch(&mut self, worker: &FoundWorker, process: &FoundProcess, output: bool) {
         let Some(loader) = &self.loader else { return };
-        let mut flags = kvprov_agent_common::kernel::watch::FILES | kvprov_agent_common::kernel::watch::SOCKETS;
+        let mut flags =
+            kvprov_agent_common::kernel::watch::FILES | kvprov_agent_common::kernel::watch::SOCKETS;
         if output {
             flags |= kvprov_agent_common::kernel::watch::OUTPUT;
         }
@@ -233,10 +249,7 @@ impl Found {
             return;
         }
         let id = ProcessId { pid: process.key.pid, started: process.key.start };
-        let started = process
-            .key
-            .start
-            .saturating_mul(1_000_000_000 / self.node.ticks_per_second.max(1));
+        let started = process.key.start.saturating_mul(1_000_000_000 / self.node.ticks_per_second.max(1));
         // First who reads, then what is read: a record of a process that is not known yet would be lost.
         let (done, is_known) = sync_channel(1);
         let command =

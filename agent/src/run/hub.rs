@@ -139,9 +139,9 @@ impl Hub {
 
     pub(crate) fn line_outcomes(&self) -> Vec<(Vec<String>, f64)> {
         let lines = lock(&self.counted).lines;
-        let outcomes =
-            [("matched", lines.matched), ("ignored", lines.ignored), ("unparsed", lines.unparsed)];
-        let series = |(outcome, count): (&str, u64)| (vec!["all".to_owned(), outcome.to_owned()], count as f64);
+        let outcomes = [("matched", lines.matched), ("ignored", lines.ignored), ("unparsed", lines.unparsed)];
+        let series =
+            |(outcome, count): (&str, u64)| (vec!["all".to_owned(), outcome.to_owned()], count as f64);
         outcomes.into_iter().map(series).collect()
     }
 
@@ -162,6 +162,11 @@ impl Hub {
     /// Takes a kernel record for the recording.
     pub(crate) fn record(&self, worker: &WorkerId, record: &Record) {
         self.recording(|recorder| recorder.kernel(worker, record));
+    }
+
+    /// Takes redacted lines of one log for the recording.
+    pub(crate) fn log_lines(&self, worker: &WorkerId, stream: &str, lines: &[u8]) {
+        self.recording(|recorder| recorder.log(worker, stream, lines));
     }
 
     /// Makes the recording replayable up to here.

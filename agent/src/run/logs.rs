@@ -39,7 +39,15 @@ pub(crate) enum LogCommand {
     /// A process of a worker ended.
     ProcessEnded { worker: WorkerId, pid: u32 },
     /// A piece of output.
-    Output { worker: WorkerId, pid: u32, fd: i32, position: u64, wall: WallTime, bytes: Vec<u8>, skipped: u64 },
+    Output {
+        worker: WorkerId,
+        pid: u32,
+        fd: i32,
+        position: u64,
+        wall: WallTime,
+        bytes: Vec<u8>,
+        skipped: u64,
+    },
 }
 
 /// The thread's state.
@@ -91,7 +99,11 @@ impl Logs {
                 not_before: None,
             });
         }
-        let streams = Streams::new(node.node.clone(), node.boot_id.clone(), packs);
+        let mut streams = Streams::new(node.node.clone(), node.boot_id.clone(), packs);
+        if hub.is_recording() {
+            follower.record();
+            streams.record();
+        }
         let (sender, commands) = channel();
         let logs = Self {
             follower,
@@ -115,6 +127,7 @@ impl Logs {
                 idled = Instant::now();
                 self.streams.idle(&mut |observation| observations.push(observation));
                 self.count();
+                self.record(false);
             }
             self.hand_over(&mut observations, end);
             let hub = Arc::clone(&self.hub);
@@ -130,9 +143,26 @@ impl Logs {
             self.hints.watch(self.follower.watched().iter().map(PathBuf::as_path));
             self.hints.wait(LOOK_EVERY);
         }
+        self.record(true);
         if let Err(error) = self.follower.save(Instant::now()) {
             tracing::warn!(%error, "positions of logs are not saved; some lines will be read again");
         }
+    }
+
+    /// Hands redacted lines to the recording. `all`: also those that may still turn out to belong to the next.
+    fn record(&mut self, all: bool) {
+        if !self.hub.is_recording() {
+            return;
+        }
+        let hub = &self.hub;
+        self.follower.recorded(all, &mut |source, lines| {
+            if let Some(worker) = &source.worker {
+                hub.log_lines(worker, &source.path.to_string_lossy(), lines);
+            }
+        });
+        self.streams.recorded(all, &mut |worker, process, descriptor, lines| {
+            hub.log_lines(worker, &format!("{process}/{descriptor}"), lines);
+        });
     }
 
     fn count(&self) {

@@ -89,15 +89,21 @@ pub fn run(
     };
     let readiness = Arc::new(Readiness::default());
     let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref(), Arc::clone(&readiness))?);
-    let _page =
-        page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader.as_ref(), readiness)?;
+    let _page = page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader.as_ref(), readiness)?;
     let access = Arc::new(Access::new(loader.clone()));
     let threads = std::thread::scope(|scope| -> Result<(), RunError> {
         let mut alive = alive::Alive::default();
         let (logs, log_commands) = logs::Logs::new(options, &node, packs, &access, &hub, alive.source("log"))
             .map_err(system("open the positions of logs"))?;
-        let (kernel, kernel_commands) =
-            kernel::Kernel::new(options, &node, packs, &access, loader.as_ref(), &hub, alive.source("kernel"));
+        let (kernel, kernel_commands) = kernel::Kernel::new(
+            options,
+            &node,
+            packs,
+            &access,
+            loader.as_ref(),
+            &hub,
+            alive.source("kernel"),
+        );
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),
@@ -118,7 +124,10 @@ pub fn run(
         let handles = [
             ("kernel", name("kernel").spawn_scoped(scope, move || kernel.run(&kernel_end))),
             ("logs", name("logs").spawn_scoped(scope, move || logs.run(&logs_end))),
-            ("discovery", name("discovery").spawn_scoped(scope, move || discovery.run(&discovery_end, &told_to))),
+            (
+                "discovery",
+                name("discovery").spawn_scoped(scope, move || discovery.run(&discovery_end, &told_to)),
+            ),
         ];
         drop(reports);
         let mut running = Vec::new();

@@ -46,7 +46,8 @@ fn kernel(stats: &Stats, loader: &Arc<Client>) {
     stats.source(metric::KERNEL_EVENTS, move || {
         let mut series = Vec::new();
         for counter in events.counters().unwrap_or_default().by_kind {
-            let kind = Kind::from_number(counter.kind).map_or("unknown".to_owned(), |kind| format!("{kind:?}"));
+            let kind =
+                Kind::from_number(counter.kind).map_or("unknown".to_owned(), |kind| format!("{kind:?}"));
             let outcomes = [
                 ("fired", counter.fired),
                 ("filtered", counter.filtered),

@@ -59,7 +59,10 @@ fn load(directory: &Path, model: &Model) -> anyhow::Result<()> {
 
 /// A safetensors file of one tensor.
 fn weights_of(seed: &str) -> Vec<u8> {
-    let head = format!(r#"{{"w":{{"dtype":"BF16","shape":[{}],"data_offsets":[0,{WEIGHTS_BYTES}]}}}}"#, WEIGHTS_BYTES / 2);
+    let head = format!(
+        r#"{{"w":{{"dtype":"BF16","shape":[{}],"data_offsets":[0,{WEIGHTS_BYTES}]}}}}"#,
+        WEIGHTS_BYTES / 2
+    );
     let mut file = (head.len() as u64).to_le_bytes().to_vec();
     file.extend_from_slice(head.as_bytes());
     let end = file.len() + WEIGHTS_BYTES;

@@ -150,7 +150,12 @@ mod tests {
         let doubles = doubles(Path::new("/nonexistent")).expect("demo/doubles.toml");
         assert!(doubles.len() >= 4);
         for double in &doubles {
-            assert_eq!(doubles.iter().filter(|other| other.name == double.name).count(), 1, "{}", double.name);
+            assert_eq!(
+                doubles.iter().filter(|other| other.name == double.name).count(),
+                1,
+                "{}",
+                double.name
+            );
         }
     }
 }

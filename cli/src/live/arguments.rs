@@ -73,7 +73,8 @@ impl Common {
             }
         }
         let data = self.data.clone();
-        config.collector.data = data.clone().or(config.collector.data).or_else(|| Some(config::default_data()));
+        config.collector.data =
+            data.clone().or(config.collector.data).or_else(|| Some(config::default_data()));
         config.agent.data = data
             .map(|data| data.join("agent"))
             .or(config.agent.data)

@@ -66,9 +66,9 @@ fn all_are_found(api: SocketAddr, demo: &Demo) -> bool {
     let Ok(workers) = list(api, "workers") else { return false };
     let known: Vec<String> = workers.iter().map(|worker| worker["pids"].to_string()).collect();
     let is_known = |pid: u32| {
-        known.iter().any(|pids| {
-            pids.split(|c: char| !c.is_ascii_digit()).any(|number| number.parse() == Ok(pid))
-        })
+        known
+            .iter()
+            .any(|pids| pids.split(|c: char| !c.is_ascii_digit()).any(|number| number.parse() == Ok(pid)))
     };
     demo.pids().all(|(_, pid)| is_known(pid))
 }

@@ -64,7 +64,8 @@ fn programs(config: &Config) -> (Box<dyn KernelPrograms>, Vec<String>) {
         let reasons = vec!["system calls: switched off by the configuration".to_owned()];
         return (Box::new(NoKernel { reasons: reasons.clone() }), reasons);
     }
-    let scope = config.agent.scope.as_deref().and_then(|scope| scope.strip_prefix("cgroup:")).map(PathBuf::from);
+    let scope =
+        config.agent.scope.as_deref().and_then(|scope| scope.strip_prefix("cgroup:")).map(PathBuf::from);
     let options = attach::Options {
         ring_bytes: config.agent.ring_bytes,
         scope,
@@ -87,12 +88,12 @@ fn greet(config: &Config, blind: &[String]) {
     let data = config.collector.data.as_deref().unwrap_or(std::path::Path::new("."));
     println!("kvprov  findings   http://{}/", config.collector.listen);
     println!("        API        http://{}/api/v1/findings", config.collector.listen);
-    println!("        metrics    http://{0}/metrics and http://{1}/metrics", config.collector.listen, config.agent.listen);
+    println!(
+        "        metrics    http://{0}/metrics and http://{1}/metrics",
+        config.collector.listen, config.agent.listen
+    );
     println!("        data       {}", data.display());
-    let sees = [
-        ("logs", config.agent.logs),
-        ("system calls", config.agent.kernel && blind.is_empty()),
-    ];
+    let sees = [("logs", config.agent.logs), ("system calls", config.agent.kernel && blind.is_empty())];
     let sees: Vec<&str> = sees.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     println!("        watches    {}", sees.join(", "));
 }

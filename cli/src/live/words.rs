@@ -45,7 +45,11 @@ pub(crate) fn transition(transition: &Transition) -> String {
         finding.cause.as_str(),
         finding.id
     );
-    if finding.state == FindingState::Resolved { head } else { format!("{head}\n        {}", finding.summary) }
+    if finding.state == FindingState::Resolved {
+        head
+    } else {
+        format!("{head}\n        {}", finding.summary)
+    }
 }
 
 fn confidence(confidence: Confidence) -> &'static str {

@@ -20,7 +20,11 @@ pub(crate) const CASES: [Case; 14] = [
     Case { name: "hicache-fp8-collision", expected: Some(("store_conflict", "size_mismatch")), also: &[] },
     Case { name: "hicache-solo", expected: None, also: &[] },
     Case { name: "hicache-mutual-eviction", expected: Some(("mutual_eviction", "unknown")), also: &[] },
-    Case { name: "hicache-minfree", expected: Some(("mutual_eviction", "unknown")), also: &["store_pressure"] },
+    Case {
+        name: "hicache-minfree",
+        expected: Some(("mutual_eviction", "unknown")),
+        also: &["store_pressure"],
+    },
     Case {
         name: "hicache-minfree-fork",
         expected: Some(("store_pressure", "refused_writes|keyspace_starved")),

@@ -146,7 +146,9 @@ fn free_ports(count: usize) -> Result<Vec<SocketAddr>> {
 }
 
 fn now() -> f64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
 }
 
 fn unix_seconds(text: &str) -> Option<f64> {

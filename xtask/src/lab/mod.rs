@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let binary = std::path::absolute(binary)?;
     let temporary = tempfile::tempdir()?;
     let out = arguments.out.clone().unwrap_or_else(|| temporary.path().to_owned());
-    let wanted = |case: &&Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name);
+    let wanted =
+        |case: &&Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name);
     let mut rows = Vec::new();
     let mut total: BTreeMap<Deed, Agreement> = BTreeMap::new();
     for case in cases::CASES.iter().filter(wanted) {

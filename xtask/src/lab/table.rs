@@ -35,7 +35,10 @@ impl Row {
         let mut seconds: Option<f64> = None;
         let mut taken_back = Vec::new();
         for sighting in sightings.filter(|sighting| sighting.confidence == "confirmed") {
-            if !got.iter().any(|(detector, cause, _)| *detector == sighting.detector && *cause == sighting.cause) {
+            if !got
+                .iter()
+                .any(|(detector, cause, _)| *detector == sighting.detector && *cause == sighting.cause)
+            {
                 taken_back.push(format!("{} {}", sighting.detector, sighting.cause));
             }
             let is_expected = case.expected.is_some_and(|(detector, _)| detector == sighting.detector);
@@ -50,12 +53,9 @@ impl Row {
     /// Whether the verdict is the expected one and nothing else was stated.
     pub(crate) fn is_right(&self) -> bool {
         let found = match self.case.expected {
-            Some((detector, cause)) => self
-                .got
-                .iter()
-                .any(|(got, of, confidence)| {
-                    got == detector && cause.split('|').any(|cause| of == cause) && confidence == "confirmed"
-                }),
+            Some((detector, cause)) => self.got.iter().any(|(got, of, confidence)| {
+                got == detector && cause.split('|').any(|cause| of == cause) && confidence == "confirmed"
+            }),
             None => true,
         };
         let beside = self.got.iter().all(|(got, _, _)| {
@@ -69,7 +69,8 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let expected = self.case.expected.map_or("none".to_owned(), |(detector, cause)| format!("{detector} {cause}"));
+        let expected =
+            self.case.expected.map_or("none".to_owned(), |(detector, cause)| format!("{detector} {cause}"));
         let got: Vec<String> = self
             .got
             .iter()
@@ -101,10 +102,8 @@ impl Row {
 
 /// The whole table.
 pub(crate) fn render(rows: &[Row], total: &BTreeMap<Deed, Agreement>) -> String {
-    let mut text = format!(
-        "      {:<24} {:<30} {:<56} {:>7}  both/seen/happened\n",
-        "case", "expected", "got", "after"
-    );
+    let mut text =
+        format!("      {:<24} {:<30} {:<56} {:>7}  both/seen/happened\n", "case", "expected", "got", "after");
     for row in rows {
         text.push_str(&format!("{row}\n"));
     }
@@ -145,7 +144,12 @@ fn compare(live: &Value, replayed: &Value) -> Result<usize, String> {
             .iter()
             .filter(|finding| finding["state"] != "resolved")
             .map(|finding| {
-                (text(finding, "id"), text(finding, "detector"), text(finding, "cause"), text(finding, "confidence"))
+                (
+                    text(finding, "id"),
+                    text(finding, "detector"),
+                    text(finding, "cause"),
+                    text(finding, "confidence"),
+                )
             })
             .collect()
     };

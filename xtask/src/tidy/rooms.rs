@@ -45,12 +45,14 @@ const BLIND: [Blind; 4] = [
 ];
 
 /// Crates of ours on which a crate may depend outside its tests.
-const MAY_DEPEND: [(&str, &[&str]); 6] = [
+const MAY_DEPEND: [(&str, &[&str]); 8] = [
     ("kvprov-model", &[]),
     ("kvprov-packs", &["kvprov-model"]),
-    ("kvprov-agent", &["kvprov-model", "kvprov-packs"]),
+    ("kvprov-agent-common", &[]),
+    ("kvprov-loader", &["kvprov-agent-common"]),
+    ("kvprov-agent", &["kvprov-model", "kvprov-packs", "kvprov-agent-common", "kvprov-loader"]),
     ("kvprov-collector", &["kvprov-model", "kvprov-packs"]),
-    ("kvprov", &["kvprov-model", "kvprov-packs", "kvprov-agent", "kvprov-collector"]),
+    ("kvprov", &["kvprov-model", "kvprov-packs", "kvprov-loader", "kvprov-agent", "kvprov-collector"]),
     ("xtask", &["kvprov-model", "kvprov-tests"]),
 ];
 

@@ -9,7 +9,11 @@ use std::sync::Arc;
 pub(crate) struct NodeLookup(pub(crate) Arc<Access>);
 
 impl NodeLookup {
-    fn ask<T>(&self, pid: u32, question: impl FnOnce(&Access, ProcessId) -> Result<T, AccessError>) -> Option<T> {
+    fn ask<T>(
+        &self,
+        pid: u32,
+        question: impl FnOnce(&Access, ProcessId) -> Result<T, AccessError>,
+    ) -> Option<T> {
         let process = self.0.identify(pid).ok()?;
         question(&self.0, process).ok()
     }
