@@ -1,6 +1,6 @@
 //! Mounts: which store a path belongs to.
 
-use crate::rig::{NFS, ROOT, Rig};
+use crate::rig::{NFS, ROOT, Rig, WITH_NFS};
 use crate::ring::{O_RDONLY, O_WRITE, Process, file};
 use kvprov_agent_common::Kind;
 

@@ -2,6 +2,7 @@
 
 use crate::rig::{NOW, Rig};
 use crate::ring::{self, Bytes, Process};
+use kvprov_agent::kernel::live::Now;
 use kvprov_agent_common::{Class, FileIdentity, Kind};
 use kvprov_model::clock::WallTime;
 
