@@ -9,14 +9,22 @@ use kvprov_tests::verdict::Found;
 use kvprov_tests::{corpus, pool};
 use std::ffi::OsStr;
 
-/// Damaged forms of every bundle.
-const FORMS: u64 = 2;
-
 #[test]
 fn damaged_bundles_are_read_or_refused() {
+    damaged_in_forms(1);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn bundles_damaged_in_many_ways_are_read_or_refused() {
+    damaged_in_forms(20);
+}
+
+/// So many damaged forms of every bundle.
+fn damaged_in_forms(forms: u64) {
     let binary = Binary::of_workspace().unwrap();
     let directories = corpus::bundles(&corpus::root()).unwrap();
-    let seeds: Vec<u64> = (0..directories.len() as u64 * FORMS).collect();
+    let seeds: Vec<u64> = (0..directories.len() as u64 * forms).collect();
     let wrong = pool::map(&seeds, |seed| {
         let directory = &directories[*seed as usize % directories.len()];
         let bundle = damage(&Bundle::load(directory).unwrap(), &mut Random::new(*seed));

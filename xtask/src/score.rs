@@ -7,7 +7,7 @@ use kvprov_tests::corpus;
 use kvprov_tests::judge::Judgement;
 use kvprov_tests::score::Scored;
 use kvprov_tests::verdict::DETECTORS;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Judges the corpus of the tree; fails when a quiet bundle fails or too few of the others pass.
-pub(crate) fn of_corpus() -> Result<()> {
-    let binary = Binary::at(build_binary()?, Duration::from_secs(60));
+pub(crate) fn of_corpus(binary: &Path) -> Result<()> {
+    let binary = Binary::at(binary.to_owned(), Duration::from_secs(60));
     let scored = score(&binary, &[corpus::root()])?;
     print(&scored);
     let reasons = kvprov_tests::score::shortfall(&scored);
@@ -56,8 +56,14 @@ pub(crate) fn of_corpus() -> Result<()> {
 
 /// Builds `kvprov` and says where it is.
 pub(crate) fn build_binary() -> Result<PathBuf> {
+    build(&["--package", "kvprov"])
+}
+
+/// Builds `kvprov` among the selected packages, and says where it is.
+pub(crate) fn build(selected: &[&str]) -> Result<PathBuf> {
     let output = step::cargo_command()
-        .args(["build", "--quiet", "--package", "kvprov", "--message-format", "json-render-diagnostics"])
+        .args(["build", "--quiet", "--message-format", "json-render-diagnostics"])
+        .args(selected)
         .current_dir(tree::root())
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -70,6 +76,8 @@ pub(crate) fn build_binary() -> Result<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message.pointer("/target/name").is_some_and(|name| name == "kvprov"))
+        // The tests of its own modules are an executable of the same name.
+        .filter(|message| message.pointer("/profile/test").is_some_and(|is_test| is_test == false))
         .find_map(|message| message.get("executable")?.as_str().map(PathBuf::from))
         .context("building kvprov: cargo names no executable")
 }

@@ -4,6 +4,7 @@
 
 use crate::{docs, score, setup, step, tidy};
 use anyhow::Result;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What to run.
@@ -29,19 +30,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step::check("lints", || {
         step::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])
     })?;
-    step::check("tests", || tests(arguments.long))?;
+    let mut binary = PathBuf::new();
+    step::check("build", || {
+        // With the tests, which need the same packages: built by itself it would compile most of them once more, with
+        // other features.
+        binary =
+            score::build(&["--workspace", "--exclude", "kvprov-loader", "--bins", "--tests", "--examples"])?;
+        Ok(())
+    })?;
+    step::check("tests", || tests(&binary, arguments.long))?;
     // By themselves: each of its processes attaches kernel programs once, and some have to have one thread.
     step::check("kernel tests", || {
         step::cargo(&["test", "--quiet", "--package", "kvprov-loader", "--features", "attach"])
     })?;
-    step::check("score", score::of_corpus)
+    step::check("score", || score::of_corpus(&binary))
 }
 
-fn tests(long: bool) -> Result<()> {
-    // Built once and named, so that no test asks cargo for it again.
-    let binary = score::build_binary()?;
+fn tests(binary: &Path, long: bool) -> Result<()> {
+    // Named, so that no test asks cargo for it again.
     let with_binary = |command: &mut Command| {
-        command.env("KVPROV_BIN", &binary);
+        command.env("KVPROV_BIN", binary);
     };
     let mut run = step::cargo_command();
     with_binary(&mut run);
