@@ -161,7 +161,7 @@ impl Kernel {
         }
         let Self { live, identities, listeners, journal, ring_name, .. } = self;
         let restored = Journal::open(journal, ring_name, JOURNAL_BYTES).and_then(|journal| {
-            let mut hear = |notice: Notice<'_>| hear(notice, listeners.as_ref(), identities.as_mut());
+            let mut hear = |notice: Notice<'_>| hear(&notice, listeners.as_ref(), identities.as_mut());
             live.with_journal(journal, &mut hear, &mut |observation| observations.push(observation))
         });
         match restored {
@@ -216,7 +216,7 @@ impl Kernel {
             return true;
         };
         let taken = ring.peek(AT_ONCE, |position, bytes| {
-            live.event(position, bytes, &mut |notice| hear(notice, listeners.as_ref(), identities.as_mut()));
+            live.event(position, bytes, &mut |notice| hear(&notice, listeners.as_ref(), identities.as_mut()));
         });
         let taken = match taken {
             Ok(taken) => taken,
@@ -263,8 +263,8 @@ impl Kernel {
 }
 
 /// Passes a notice on to whoever it is for.
-fn hear(notice: Notice<'_>, listeners: Option<&Listeners>, identities: Option<&mut Identities>) {
-    if let Notice::Model(open, worker) = &notice {
+fn hear(notice: &Notice<'_>, listeners: Option<&Listeners>, identities: Option<&mut Identities>) {
+    if let Notice::Model(open, worker) = notice {
         if let Some(identities) = identities {
             identities.opened(worker, open);
         }
@@ -275,15 +275,18 @@ fn hear(notice: Notice<'_>, listeners: Option<&Listeners>, identities: Option<&m
         Notice::Model(..) => return,
         Notice::Exec(event, _) | Notice::Fork(event, _) => ProcessNews::Started(event.pid),
         Notice::Exit(event, code, worker) => {
-            let _ = listeners.logs.send(LogCommand::ProcessEnded { worker: worker.clone(), pid: event.pid });
-            ProcessNews::Ended { pid: event.pid, code }
+            let _ =
+                listeners.logs.send(LogCommand::ProcessEnded { worker: (*worker).clone(), pid: event.pid });
+            ProcessNews::Ended { pid: event.pid, code: *code }
         }
         Notice::Output(piece, worker) => {
             // The thread ends only with the agent.
-            let _ = listeners.logs.send(LogCommand::output(&piece, worker));
+            let _ = listeners.logs.send(LogCommand::output(piece, worker));
             return;
         }
-        Notice::BlindSpot { pid, way, worker } => ProcessNews::BlindSpot { pid, way, worker: worker.clone() },
+        Notice::BlindSpot { pid, way, worker } => {
+            ProcessNews::BlindSpot { pid: *pid, way: *way, worker: (*worker).clone() }
+        }
     };
     // A full channel is no loss: the next look at all processes finds what was not heard.
     if let Err(TrySendError::Full(_)) = listeners.discovery.try_send(news) {

@@ -3,6 +3,10 @@
 //! One thread a source: discovery, kernel, logs, identity. They meet in the [`Hub`], which appends to the queue that
 //! survives, and in bounded channels. None of them waits for the network. What a source has finished up to is told to
 //! the collector as a sign of life, which is the earliest of all of them: what is absent before that is really absent.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "nothing signals that the queue has room or that the end was asked for"
+)]
 
 mod adapt;
 mod alive;
@@ -109,7 +113,7 @@ pub fn run(
             node.clone(),
             packs,
             &access,
-            loader.clone(),
+            loader,
             &hub,
             discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
         );

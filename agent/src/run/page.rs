@@ -8,6 +8,9 @@ use kvprov_loader::client::Client;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// The labels of a series and its value.
+type Sample = (Vec<String>, f64);
+
 /// Serves it.
 pub(crate) fn serve(
     address: SocketAddr,
@@ -23,7 +26,7 @@ pub(crate) fn serve(
     if let Some(shipper) = shipper {
         own::shipper(&stats, shipper.watch());
     }
-    let series = |read: fn(&Hub) -> Vec<(Vec<String>, f64)>| {
+    let series = |read: fn(&Hub) -> Vec<Sample>| {
         let hub = Arc::clone(hub);
         move || read(&hub)
     };

@@ -26,6 +26,7 @@ pub(crate) fn run_child(common: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "called with what is reported, which nobody needs after it")]
 fn say(report: run::Report) {
     if let Some(line) = words::report(&report) {
         println!("{line}");

@@ -1,4 +1,5 @@
 //! The child that shows kvprov to a newcomer: runs the doubles and waits until what they do is found.
+#![allow(clippy::disallowed_methods, reason = "the page of another process signals nothing")]
 
 use crate::demo::Demo;
 use crate::live::agent::stop_on_signals;

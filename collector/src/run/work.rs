@@ -347,7 +347,7 @@ impl Reach {
         match &observation.body {
             Body::Worker(_) | Body::WorkerGone(_) | Body::Factor(_) | Body::Loss(_) => self.roster = true,
             Body::RequestLeg(_) | Body::Lease(_) | Body::Handshake(_) | Body::Transfer(_) => {
-                self.requests = true
+                self.requests = true;
             }
             Body::AdminCall(_) => self.admin = true,
             _ => {}

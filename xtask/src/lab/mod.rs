@@ -3,6 +3,7 @@
 //! The rigs are not part of this tree; `--rigs` names their directory. Each case runs beside a fresh `kvprov up`:
 //! what it found is compared with what the case is made to show, and every write, read and removal that it saw with
 //! what the processes wrote down from inside.
+#![allow(clippy::disallowed_methods, reason = "the processes of a rig signal nothing")]
 
 mod cases;
 mod http;

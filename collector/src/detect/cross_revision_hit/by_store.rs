@@ -13,10 +13,13 @@ use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, O
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// A finding, what was used, and the keys of it.
+type Told = (Draft, String, BTreeSet<String>);
+
 /// The complete set of findings on a store.
 pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let history = History::of(view, store);
-    let mut drafts: BTreeMap<(Cause, Rc<WorkerId>), (Draft, String, BTreeSet<String>)> = BTreeMap::new();
+    let mut drafts: BTreeMap<(Cause, Rc<WorkerId>), Told> = BTreeMap::new();
     let mut reads: Vec<(&String, &Event, Written)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
