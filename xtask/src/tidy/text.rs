@@ -52,9 +52,10 @@ pub(super) fn machine_paths(files: &[SourceFile]) -> Vec<String> {
 
 /// Unsafe code stays where memory is shared with the kernel. The kernel programs have a workspace of their own.
 pub(super) fn unsafe_code(sources: &[SourceFile]) -> Vec<String> {
-    let elsewhere: Vec<SourceFile> =
-        sources.iter().filter(|file| file.path != SHARES_MEMORY_WITH_THE_KERNEL).cloned().collect();
-    lines_with(&elsewhere, &[concat!("allow(unsafe", "_code")], "unsafe code; only the ring needs it")
+    let mut lines =
+        lines_with(sources, &[concat!("allow(unsafe", "_code")], "unsafe code; only the ring needs it");
+    lines.retain(|line| !line.starts_with(SHARES_MEMORY_WITH_THE_KERNEL));
+    lines
 }
 
 fn opens_with_docs(text: &str) -> bool {
