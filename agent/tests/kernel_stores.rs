@@ -212,6 +212,24 @@ fn looking_for_the_end_of_a_file_is_no_partial_read() {
         close /kv/a.bin ret=0
     ";
     assert_eq!(told(last_buffer), ["read 65636 a.bin"]);
+    let small_probe = "
+        open /kv/a.bin flags=O_RDONLY ret=4
+        read /kv/a.bin ret=65536 bytes=65536
+        read /kv/a.bin ret=0 bytes=0 want=32
+        close /kv/a.bin ret=0
+    ";
+    assert_eq!(told(small_probe), ["read 65536 a.bin"]);
+}
+
+#[test]
+fn a_large_read_behind_a_head_that_gives_nothing_is_partial() {
+    let only_the_head = "
+        open /kv/a.bin flags=O_RDONLY ret=4
+        read /kv/a.bin ret=4096 bytes=4096
+        read /kv/a.bin ret=0 bytes=0 want=2093084
+        close /kv/a.bin ret=0
+    ";
+    assert_eq!(told(only_the_head), ["partial 4096/2097180 a.bin"]);
 }
 
 #[test]

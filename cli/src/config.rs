@@ -44,6 +44,9 @@ pub(crate) struct AgentSection {
     pub(crate) scope: Option<String>,
     /// Bytes of the ring between kernel and agent; a power of two.
     pub(crate) ring_bytes: u32,
+    /// Have the kernel measure the run time of its programs: about 30 ns a run, of every program on the machine. Needs
+    /// CAP_SYS_ADMIN at the start.
+    pub(crate) kernel_statistics: bool,
     /// Bytes of the disk queue.
     pub(crate) queue_bytes: u64,
     /// Bytes a second that are read to hash model files.
@@ -144,6 +147,7 @@ impl Default for AgentSection {
             events: true,
             scope: None,
             ring_bytes: 16 << 20,
+            kernel_statistics: false,
             queue_bytes: 256 << 20,
             hash_bytes_per_second: 200 << 20,
             log_files: Vec::new(),

@@ -11,7 +11,7 @@ use kvprov_model::finding::Finding;
 use kvprov_model::lineage::Lineage;
 use kvprov_model::observation::Observation;
 use kvprov_packs::Packs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Observations merged at once.
 const BATCH: usize = 512;
@@ -55,7 +55,8 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
         None => None,
     };
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
-    if let (Some(directory), true) = (&input.data, input.paths.is_empty()) {
+    let data = input.data.as_deref().map(ledger_below);
+    if let (Some(directory), true) = (&data, input.paths.is_empty()) {
         // Reading alone must not make a ledger where a name was mistyped.
         anyhow::ensure!(
             EmbeddedLedger::is_there(directory),
@@ -63,7 +64,7 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
             directory.display()
         );
     }
-    let mut ledger: Box<dyn Ledger> = match &input.data {
+    let mut ledger: Box<dyn Ledger> = match &data {
         Some(directory) => Box::new(EmbeddedLedger::open(directory, limits())?),
         None => Box::new(MemoryLedger::new(limits())),
     };
@@ -102,6 +103,12 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     }
     view.finish()?;
     Ok(Outcome { findings, lineages, report, workers, observations })
+}
+
+/// The ledger in a directory: its own, or that of a collector whose data directory it is.
+fn ledger_below(directory: &Path) -> PathBuf {
+    let of_collector = directory.join("ledger");
+    if EmbeddedLedger::is_there(&of_collector) { of_collector } else { directory.to_owned() }
 }
 
 /// A recording is finite and kept whole; only what one view decodes at once is bounded, and counted where it is cut.

@@ -42,6 +42,8 @@ pub(crate) struct Handle {
     /// The furthest end that a read asked for, counted from the first read.
     read_end_wanted: u64,
     last_read_wanted: u64,
+    /// The last read found the end of the file.
+    last_read_was_empty: bool,
     writes: u32,
     bytes_written: u64,
     write_missing: u64,
@@ -53,6 +55,9 @@ pub(crate) struct Handle {
 
 /// Buffers of C and Python file objects; a read of this size at the end of a file asks for more than there is.
 const BUFFERS: [u64; 2] = [4096, 8192];
+
+/// Most bytes that a read asks for which only looks for the end.
+const LARGEST_PROBE: u64 = 4096;
 
 // === impl Handle ===
 
@@ -69,6 +74,7 @@ impl Handle {
             bytes_read: 0,
             read_end_wanted: 0,
             last_read_wanted: 0,
+            last_read_was_empty: false,
             writes: 0,
             bytes_written: 0,
             write_missing: 0,
@@ -97,6 +103,7 @@ impl Handle {
             return;
         }
         self.last_read_wanted = record.wanted();
+        self.last_read_was_empty = record.moved() == 0;
         self.read_end_wanted =
             self.read_end_wanted.max(self.bytes_read.saturating_add(self.last_read_wanted));
         self.bytes_read = self.bytes_read.saturating_add(record.moved());
@@ -163,11 +170,11 @@ impl Handle {
     }
 
     /// Whether the last read only found the end of the file: one byte more than the file holds (`read()` without a
-    /// size), or the fill of a buffer behind data.
+    /// size), the fill of a buffer behind data, or a small read behind data that gave nothing (libraries that read to the
+    /// end probe it with some tens of bytes before they enlarge their buffer).
     fn looked_for_the_end(&self, missing: u64) -> bool {
-        missing == 1
-            || (self.reads > 1
-                && BUFFERS.contains(&self.last_read_wanted)
-                && self.bytes_read > self.last_read_wanted)
+        let is_probe = BUFFERS.contains(&self.last_read_wanted)
+            || (self.last_read_was_empty && self.last_read_wanted <= LARGEST_PROBE);
+        missing == 1 || (self.reads > 1 && is_probe && self.bytes_read > self.last_read_wanted)
     }
 }

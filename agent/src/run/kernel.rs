@@ -17,6 +17,7 @@ use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
 use kvprov_packs::Packs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Records between two commits.
 const AT_ONCE: usize = 4096;
 const TICK_EVERY: Duration = Duration::from_millis(250);
+/// How long the model files of a worker that is gone are remembered.
+const REMEMBERED: Duration = Duration::from_secs(120);
 /// Bytes of the journal.
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// How long discovery may take to know the processes that are there, before what an earlier agent left is read.
@@ -52,6 +55,8 @@ pub(crate) struct Kernel {
     ring_name: String,
     ring: Option<Ring>,
     begins: bool,
+    /// Workers that are gone, and since when.
+    departed: VecDeque<(WorkerId, Instant)>,
     hub: Arc<Hub>,
     commands: Receiver<KernelCommand>,
     listeners: Option<Listeners>,
@@ -106,6 +111,7 @@ impl Kernel {
             ring_name,
             ring,
             begins: false,
+            departed: VecDeque::new(),
             hub: Arc::clone(hub),
             commands,
             listeners: None,
@@ -172,6 +178,12 @@ impl Kernel {
         self.live.tick(now, &mut sink);
         if let Some(identities) = &mut self.identities {
             identities.poll(WallTime(now.wall), &mut sink);
+            // What a worker loaded is told also when it ended before its files were read.
+            while self.departed.front().is_some_and(|(_, since)| since.elapsed() > REMEMBERED) {
+                if let Some((worker, _)) = self.departed.pop_front() {
+                    identities.forget(&worker);
+                }
+            }
             self.hub.lose("identity", &identities.take_losses());
         }
         self.hub.lose("kernel", &self.live.take_losses());
@@ -190,9 +202,7 @@ impl Kernel {
                 }
                 KernelCommand::Gone(worker) => {
                     self.live.remove_worker(&worker, &mut |observation| observations.push(observation));
-                    if let Some(identities) = &mut self.identities {
-                        identities.forget(&worker);
-                    }
+                    self.departed.push_back((worker, Instant::now()));
                 }
                 KernelCommand::Begin => self.begins = true,
             }

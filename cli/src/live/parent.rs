@@ -70,6 +70,7 @@ fn programs(config: &Config) -> (Box<dyn KernelPrograms>, Vec<String>) {
         ring_bytes: config.agent.ring_bytes,
         scope,
         own: vec![std::process::id()],
+        statistics: config.agent.kernel_statistics,
         ..attach::Options::default()
     };
     match Kernel::start(&options) {

@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<()> {
     violations.extend(text::length(&sources));
     violations.extend(text::module_docs(&sources));
     violations.extend(text::unfinished(&sources));
+    violations.extend(text::unsafe_code(&sources));
     violations.extend(text::machine_paths(&prose));
     violations.extend(engine_text::outside_packs(&sources, &prose));
     violations.extend(dependencies::licences_and_duplicates()?);

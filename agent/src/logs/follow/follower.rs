@@ -86,6 +86,8 @@ pub struct Follower<'p> {
     counts: LineCounts,
     /// Observations of times before their worker.
     foreign: u64,
+    /// Lines to be kept of sources that have ended.
+    recorded: Vec<(Source, Vec<u8>)>,
     /// Where the last turn stopped, so that nobody waits for ever.
     turn: usize,
 }
@@ -141,6 +143,7 @@ impl<'p> Follower<'p> {
             expanded_at: None,
             counts: LineCounts::default(),
             foreign: 0,
+            recorded: Vec::new(),
             turn: 0,
         })
     }
@@ -170,6 +173,9 @@ impl<'p> Follower<'p> {
     /// Lines as they may be kept that came since the last call, by source; `all` also gives the last few, which may
     /// still turn out to belong to another message, as at the end of a recording.
     pub fn recorded(&mut self, all: bool, each: &mut dyn FnMut(&Source, &[u8])) {
+        for (source, lines) in std::mem::take(&mut self.recorded) {
+            each(&source, &lines);
+        }
         let mut lines = Vec::new();
         for family in &mut self.families {
             lines.append(&mut family.recorded);
@@ -390,8 +396,14 @@ impl<'p> Follower<'p> {
         let mut at = 0;
         while at < self.families.len() {
             if self.families[at].has_ended() {
-                let family = self.families.swap_remove(at);
+                let mut family = self.families.swap_remove(at);
                 self.counts.add_all(&family.counts);
+                if self.context.is_recording {
+                    for reading in family.members.iter_mut().filter_map(|member| member.reading.as_mut()) {
+                        reading.recorded(true, &mut family.recorded);
+                    }
+                    self.recorded.push((family.source.clone(), std::mem::take(&mut family.recorded)));
+                }
                 self.known
                     .extend(family.members.iter().filter(|member| member.inode.inode != 0).map(Member::save));
                 let surplus = self.known.len().saturating_sub(MAX_FILES / 2);
