@@ -56,6 +56,7 @@ pub(crate) struct Found {
     discovery: Discovery<'static>,
     access: Arc<Access>,
     node: NodeIdentity,
+    /// Of the kernel programs, where there are any.
     loader: Option<Arc<Client>>,
     hub: Arc<Hub>,
     followers: Followers,
@@ -83,7 +84,7 @@ impl Found {
             discovery: Discovery::new(packs, node.clone(), options.scope.clone()),
             access: Arc::clone(access),
             node,
-            loader: loader.filter(|_| options.sources.kernel),
+            loader,
             hub: Arc::clone(hub),
             followers,
             news,

@@ -3,6 +3,7 @@
 use super::adapt::{NodeLookup, NodeOpener};
 use super::alive::Progress;
 use super::discovery::ProcessNews;
+use super::drops::{Dropped, Drops};
 use super::hub::Hub;
 use super::logs::LogCommand;
 use super::options::Options;
@@ -54,6 +55,9 @@ pub(crate) struct Kernel {
     journal: PathBuf,
     ring_name: String,
     ring: Option<Ring>,
+    drops: Option<Drops>,
+    /// Up to here it is known what the kernel had no room for.
+    checked: Option<WallTime>,
     begins: bool,
     /// Workers that are gone, and since when.
     departed: VecDeque<(WorkerId, Instant)>,
@@ -108,6 +112,10 @@ impl Kernel {
             live,
             identities,
             journal: super::below(options, "journal"),
+            drops: loader.filter(|_| ring.is_some()).map(|loader| {
+                Drops::new(Arc::clone(loader), super::below(options, "dropped"), ring_name.clone())
+            }),
+            checked: None,
             ring_name,
             ring,
             begins: false,
@@ -118,6 +126,11 @@ impl Kernel {
             progress,
         };
         (kernel, sender)
+    }
+
+    /// Whether there are records at all.
+    pub(crate) fn sees(&self) -> bool {
+        self.ring.is_some()
     }
 
     pub(crate) fn with_listeners(
@@ -140,10 +153,16 @@ impl Kernel {
             if ticked.elapsed() >= TICK_EVERY {
                 ticked = Instant::now();
                 self.tick(begun, &mut observations);
-                self.hand_over(&mut observations, end);
+                if self.hand_over(&mut observations, end)
+                    && let Some(drops) = &mut self.drops
+                {
+                    drops.told();
+                }
             }
             if all {
-                self.progress.reached(WallTime(begun.wall));
+                if let Some(checked) = self.checked {
+                    self.progress.reached(checked);
+                }
                 self.wait();
             }
         }
@@ -176,6 +195,14 @@ impl Kernel {
     fn tick(&mut self, now: Now, observations: &mut Vec<Observation>) {
         let mut sink = |observation| observations.push(observation);
         self.live.tick(now, &mut sink);
+        match self.drops.as_mut().map_or(Dropped::Nothing, Drops::check) {
+            Dropped::Nothing => self.checked = Some(WallTime(now.wall)),
+            Dropped::Later => {}
+            Dropped::Some { records, total } => {
+                self.live.records_lost(records, total, now, &mut sink);
+                self.checked = Some(WallTime(now.wall));
+            }
+        }
         if let Some(identities) = &mut self.identities {
             identities.poll(WallTime(now.wall), &mut sink);
             // What a worker loaded is told also when it ended before its files were read.
@@ -310,8 +337,9 @@ fn open_ring(loader: &Client) -> Option<Ring> {
             return None;
         }
     };
+    // The parent says so to people.
     for lost in &hello.lost {
-        tracing::warn!("not seen: {lost}");
+        tracing::info!("not seen: {lost}");
     }
     match Ring::new(descriptor?, u64::from(hello.ring_bytes)) {
         Ok(ring) => Some(ring),

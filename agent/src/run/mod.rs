@@ -11,6 +11,7 @@
 mod adapt;
 mod alive;
 mod discovery;
+mod drops;
 mod hub;
 mod kernel;
 mod logs;
@@ -113,7 +114,7 @@ pub fn run(
             node.clone(),
             packs,
             &access,
-            loader,
+            loader.filter(|_| kernel.sees()),
             &hub,
             discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
         );

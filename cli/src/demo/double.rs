@@ -16,6 +16,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub(crate) fn run(told: &str) -> anyhow::Result<()> {
     let (name, directory) = told.split_once(':').context("no name and directory of a double")?;
     let directory = Path::new(directory);
+    // A demo that was killed leaves none of its doubles behind.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+        .context("asking the kernel for a signal when the demo dies")?;
     let double = script::doubles(directory)?
         .into_iter()
         .find(|double| double.name == name)

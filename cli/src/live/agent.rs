@@ -6,9 +6,11 @@ use crate::live::{logging, words};
 use anyhow::Context;
 use kvprov_agent::run::{self, LogFile, Options, Sources};
 use kvprov_agent::ship::Protocol;
+use kvprov_loader::attach;
 use kvprov_loader::client::Client;
 use kvprov_loader::supervise::child;
 use kvprov_packs::Packs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -52,7 +54,11 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         protocol: if is_http { Protocol::Http } else { Protocol::Grpc },
         listen: agent.listen,
         sources: Sources { logs: agent.logs, kernel: agent.kernel },
-        scope: agent.scope.as_deref().and_then(|scope| scope.strip_prefix("cgroup:")).map(str::to_owned),
+        scope: agent
+            .scope
+            .as_deref()
+            .and_then(|scope| scope.strip_prefix("cgroup:"))
+            .map(|scope| attach::scope_name(Path::new(scope))),
         queue_bytes: agent.queue_bytes,
         hash_bytes_per_second: agent.hash_bytes_per_second,
         log_files: agent

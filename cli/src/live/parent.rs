@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::live::arguments::{Common, Half};
 use crate::live::{demo, logging};
 use anyhow::Context;
+use kvprov_loader::abilities::{self, Part, RealMachine, State};
 use kvprov_loader::attach::{self, Kernel};
 use kvprov_loader::privileges::{self, Status};
 use kvprov_loader::server::{KernelPrograms, NoKernel, Server};
@@ -30,13 +31,19 @@ pub(crate) enum Children {
 pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCode> {
     logging::begin("warn");
     let config = common.config(Half::Collector)?;
-    let (programs, blind) = programs(&config);
-    // What attaching needed is needed no more.
     let held = Status::own()?;
-    privileges::restrict(privileges::kept(held.permitted, kvprov_loader::abilities::kernel_version()))?;
+    let (programs, mut blind) = programs(&config);
+    let sees_calls = match (programs.ring().is_some(), blind.is_empty()) {
+        (true, true) => Some("system calls"),
+        (true, false) => Some("some system calls"),
+        (false, _) => None,
+    };
+    blind.extend(missing(&held));
+    // What attaching needed is needed no more.
+    privileges::restrict(privileges::kept(held.permitted, abilities::kernel_version()))?;
     let server = Arc::new(Server::new(programs).context("starting the loader's helper threads")?);
     if children != Children::Agent {
-        greet(&config, &blind);
+        greet(&config, sees_calls);
     }
     for line in &blind {
         println!("blind   {line}");
@@ -85,7 +92,15 @@ fn programs(config: &Config) -> (Box<dyn KernelPrograms>, Vec<String>) {
     }
 }
 
-fn greet(config: &Config, blind: &[String]) {
+/// What is lost in processes for want of a capability. Of those for kernel programs alone the programs tell.
+fn missing(held: &Status) -> Vec<String> {
+    let abilities = abilities::probe(&RealMachine, held).into_iter();
+    let lacks = abilities.filter(|ability| ability.name.starts_with("cap_") && ability.state != State::Good);
+    let of_processes = lacks.filter(|ability| ability.part == Part::Processes);
+    of_processes.map(|ability| format!("{}: {}", ability.cost, ability.found)).collect()
+}
+
+fn greet(config: &Config, sees_calls: Option<&str>) {
     let data = config.collector.data.as_deref().unwrap_or(std::path::Path::new("."));
     println!("kvprov  findings   http://{}/", config.collector.listen);
     println!("        API        http://{}/api/v1/findings", config.collector.listen);
@@ -94,8 +109,7 @@ fn greet(config: &Config, blind: &[String]) {
         config.collector.listen, config.agent.listen
     );
     println!("        data       {}", data.display());
-    let sees = [("logs", config.agent.logs), ("system calls", config.agent.kernel && blind.is_empty())];
-    let sees: Vec<&str> = sees.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+    let sees: Vec<&str> = config.agent.logs.then_some("logs").into_iter().chain(sees_calls).collect();
     println!("        watches    {}", sees.join(", "));
 }
 

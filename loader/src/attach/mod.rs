@@ -15,6 +15,7 @@ pub use btf::Damaged;
 pub use counters::{Counters, Counts};
 pub use error::Error;
 pub use layout::Unknown;
+pub use scope::name as scope_name;
 pub use status::{ProgramStatus, Unattached};
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};

@@ -15,7 +15,7 @@ pub(crate) fn find(path: &Path) -> Result<[u64; 2], Error> {
         .map_err(|error| fail(format!("reading /proc/self/mountinfo: {error}")))?;
     let root = root(&mounts)
         .ok_or_else(|| fail("no file system of control groups version 2 is mounted; mount one".to_owned()))?;
-    let inside = path.strip_prefix(&root).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
+    let inside = inside(path, &root);
     let full = root.join(inside);
     let metadata = std::fs::metadata(&full).map_err(|error| fail(format!("{}: {error}", full.display())))?;
     let level = inside.components().count() as u64;
@@ -26,6 +26,18 @@ pub(crate) fn find(path: &Path) -> Result<[u64; 2], Error> {
         return Err(fail(format!("{} is no control group", full.display())));
     }
     Ok([metadata.ino(), level])
+}
+
+/// A group as `/proc/PID/cgroup` names it. `path` begins at the root of control groups version 2 or at the root of the
+/// file system.
+pub fn name(path: &Path) -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let root = root(&mounts).unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
+    format!("/{}", inside(path, &root).display()).trim_end_matches('/').to_owned()
+}
+
+fn inside<'p>(path: &'p Path, root: &Path) -> &'p Path {
+    path.strip_prefix(root).or_else(|_| path.strip_prefix("/")).unwrap_or(path)
 }
 
 /// Where control groups version 2 are mounted.
@@ -46,6 +58,14 @@ mod tests {
                       31 20 0:27 / /sys/fs/cgroup/unified rw,relatime shared:4 - cgroup2 cgroup2 rw\n";
         assert_eq!(root(mounts), Some(PathBuf::from("/sys/fs/cgroup/unified")));
         assert_eq!(root("30 20 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\nnonsense\n"), None);
+    }
+
+    #[test]
+    fn a_group_is_the_same_one_whichever_root_its_path_begins_at() {
+        let root = Path::new("/sys/fs/cgroup/unified");
+        for path in ["/sys/fs/cgroup/unified/engines/a", "/engines/a", "engines/a"] {
+            assert_eq!(inside(Path::new(path), root), Path::new("engines/a"), "{path}");
+        }
     }
 
     #[test]

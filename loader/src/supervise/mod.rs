@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// How long a child may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(10);
+/// Signals this close together are one: `timeout` and some shells send theirs to a process and to its group.
+const TOGETHER: Duration = Duration::from_millis(500);
 /// How long this waits for anything at most, before it looks around.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -188,7 +190,8 @@ fn wait_for_news(slots: &[Slot], signals: &UnixStream, wait: Duration) -> Result
 /// Tells a child to end, and ends it when it does not within the grace period or a second signal comes.
 fn end(slot: &mut Slot, signals: &UnixStream, watcher: &mut dyn Watcher) {
     let Some(mut running) = slot.running.take() else { return };
-    let deadline = Instant::now() + GRACE;
+    let begun = Instant::now();
+    let deadline = begun + GRACE;
     // It fails only where the child ended already.
     let _ = pidfd_send_signal(&running.pidfd, Signal::TERM);
     drain(signals);
@@ -200,7 +203,11 @@ fn end(slot: &mut Slot, signals: &UnixStream, watcher: &mut dyn Watcher) {
         if polled[0].revents().contains(PollFlags::IN) {
             break;
         }
-        let impatient = polled[1].revents().contains(PollFlags::IN);
+        let mut impatient = polled[1].revents().contains(PollFlags::IN);
+        if impatient && begun.elapsed() < TOGETHER {
+            drain(signals);
+            impatient = false;
+        }
         if impatient || left.is_zero() || result.is_err_and(|error| error != Errno::INTR) {
             tracing::warn!(child = slot.spec.name, "it does not end; it is killed");
             let _ = pidfd_send_signal(&running.pidfd, Signal::KILL);

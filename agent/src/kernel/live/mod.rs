@@ -41,6 +41,7 @@ use foldhash::fast::RandomState;
 use kvprov_agent_common::Event;
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
+use kvprov_model::observation::{Body, Loss, SourceKind};
 use std::collections::HashMap;
 
 /// After a close that others outlive, an open file that nobody touches for this long is no longer used (a child that
@@ -203,9 +204,24 @@ impl<'n> LiveKernel<'n> {
         self.workers.iter().flatten().map(|worker| (&worker.id, worker.reader.counts()))
     }
 
-    /// The kernel programs had no room for records: nothing that is only remembered is trusted any more.
-    pub fn records_lost(&mut self) {
+    /// The kernel programs had no room for `records`, of `total` since the ring was made: nothing that is only
+    /// remembered is trusted any more. Whose they were is not known, so every worker is told to have lost them.
+    pub fn records_lost(&mut self, records: u64, total: u64, now: Now, sink: Sink<'_>) {
         self.descriptors.distrust();
+        self.losses.add("the ring was full", records);
+        let records = i64::try_from(records).ok();
+        for worker in self.workers.iter().flatten() {
+            let mut source = self.source(&worker.id);
+            source.instance.push_str("\u{0}dropped");
+            let place = Place { position: 0, offset: total };
+            let body = Body::Loss(Loss {
+                stage: Some("read".to_owned()),
+                reason: Some("the ring was full".to_owned()),
+                records,
+                bytes: None,
+            });
+            sink(source.observe(SourceKind::Kernel, place, 0, Some(WallTime(now.wall)), None, body));
+        }
     }
 
     /// Takes one record of the ring. `bytes` is aligned to eight.
@@ -290,18 +306,21 @@ impl<'n> LiveKernel<'n> {
         if let Some(index) = self.index_of(worker) {
             return index;
         }
-        let source = SourceContext {
+        let reader = KernelReader::new(self.source(worker), self.names);
+        let worker = Some(Worker { id: worker.clone(), reader });
+        // A place is not given again: records of the worker before may wait.
+        self.workers.push(worker);
+        (self.workers.len() - 1) as u32
+    }
+
+    fn source(&self, worker: &WorkerId) -> SourceContext {
+        SourceContext {
             node: self.options.node.clone(),
             worker: Some(worker.clone()),
             stream: "kernel".to_owned(),
             instance: format!("{worker}\u{0}kernel\u{0}{}", self.options.ring),
             generation: 0,
-        };
-        let reader = KernelReader::new(source, self.names);
-        let worker = Some(Worker { id: worker.clone(), reader });
-        // A place is not given again: records of the worker before may wait.
-        self.workers.push(worker);
-        (self.workers.len() - 1) as u32
+        }
     }
 
     fn insert_process(&mut self, pid: u32, process: Process) {

@@ -6,13 +6,18 @@
 use crate::view::{Selected, View};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::{StoreId, WorkerId};
-use kvprov_model::observation::{AdminClass, Artifact, ArtifactAction, Body, Observation, Outcome, Tier};
+use kvprov_model::observation::{
+    AdminClass, Artifact, ArtifactAction, Body, Observation, Outcome, SourceKind, Tier,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 /// A removal this close to a call that empties the store belongs to it.
 const CLEAR_SPAN: i64 = 60 * SECOND;
+
+/// A loss of kernel records is told this long after the first of them at most.
+const LOSS_SPAN: i64 = 3 * SECOND;
 
 /// One event of one artifact. It points into what the view has read: a store has many.
 #[derive(Debug, Clone)]
@@ -47,6 +52,8 @@ pub struct History {
     pub keys: BTreeMap<String, Vec<Event>>,
     owners: BTreeSet<Rc<WorkerId>>,
     clears: Vec<(WorkerId, Option<WallTime>, Observation)>,
+    /// When calls of one of the actors were lost, sorted.
+    losses: Vec<WallTime>,
 }
 
 // === impl Event ===
@@ -122,13 +129,18 @@ impl History {
             }
         }
         let clears = actors.iter().flat_map(|actor| storage_resets(view, actor)).collect();
-        Self { keys, owners, clears }
+        let mut losses: Vec<WallTime> = actors.iter().flat_map(|actor| lost_calls(view, actor)).collect();
+        losses.sort_unstable();
+        losses.dedup();
+        Self { keys, owners, clears, losses }
     }
 
-    /// Walks a key's events with the writer whose bytes lie there before each event.
+    /// Walks a key's events with the writer whose bytes lie there before each event. Where calls were lost since that
+    /// write, another may have written: nobody is named.
     pub fn walk<'h>(&'h self, key: &str, mut visit: impl FnMut(&'h Event, Option<&Written>)) {
         let mut held: Option<Written> = None;
         for event in self.keys.get(key).map(Vec::as_slice).unwrap_or_default() {
+            held = held.filter(|held| !self.has_gap(held.at, event.at));
             visit(event, held.as_ref());
             match event.action {
                 ArtifactAction::Written => {
@@ -144,6 +156,13 @@ impl History {
                 _ => {}
             }
         }
+    }
+
+    /// Whether calls were lost between two times.
+    fn has_gap(&self, from: Option<WallTime>, to: Option<WallTime>) -> bool {
+        let (Some(from), Some(to)) = (from, to) else { return false };
+        let next = self.losses.partition_point(|told| *told < from);
+        self.losses.get(next).is_some_and(|told| told.plus(-LOSS_SPAN) <= to)
     }
 
     /// Whether a removal is part of emptying the whole store: the source says so, or its actor was called to.
@@ -179,6 +198,17 @@ impl History {
                 )
         })
     }
+}
+
+/// When calls of a worker were lost, as far as that is dated.
+fn lost_calls(view: &View<'_>, worker: &WorkerId) -> Vec<WallTime> {
+    view.worker(worker)
+        .iter()
+        .filter(|observation| {
+            observation.envelope.source == SourceKind::Kernel && matches!(observation.body, Body::Loss(_))
+        })
+        .filter_map(|observation| observation.envelope.wall)
+        .collect()
 }
 
 /// Calls of a worker that empty its store.
