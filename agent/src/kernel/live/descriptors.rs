@@ -42,6 +42,8 @@ pub(super) struct OpenFile {
     pub last: At,
     /// A descriptor was closed while others of the same open file remained.
     pub closing: Option<At>,
+    /// The segment of the journal, as this agent counts them, that holds its path; 0: none.
+    pub told: u64,
 }
 
 /// The tables.

@@ -2,11 +2,15 @@
 //!
 //! A batch is written before the ring is released, and ends with a line that says up to which position of the ring
 //! everything is told. What follows the last such line of a segment was not handed on and is still in the ring; it is
-//! ignored. Records are the JSON lines of a recording with a few members more.
+//! ignored. Records are the JSON lines of a recording with a few members more; calls on a file that the segment told of
+//! are [`brief`].
 //!
 //! Invariants: never more than the limit on disk; a journal of another ring (another boot, another loader) is not read;
 //! a disk that is full costs exactness after a kill, nothing else.
 
+mod brief;
+
+use self::brief::Brief;
 use crate::kernel::record::Record;
 use crate::kernel::state::Kept;
 use crate::kernel::write::{number, text};
@@ -27,7 +31,7 @@ const SEGMENTS: usize = 4096;
 const MAX_LINE: usize = 256 * 1024;
 /// Batches that are not tried to be written after one failed.
 const PAUSE: u32 = 64;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a line is about, beside its record.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,6 +63,8 @@ pub(super) enum Line {
     Process { worker: String, pid: u32, started: Option<u64> },
     /// A record.
     Record { worker: String, position: u64, time: u64, record: Record, remark: Remark },
+    /// A call on a file that was told before, whose path and file system the record leaves out; `closes`: the last one.
+    Brief { worker: String, position: u64, time: u64, record: Record, file: FileIdentity, closes: bool },
     /// What a reader knew when the first segment that is left began.
     Kept { worker: String, kept: Box<Kept> },
     /// Everything before is told.
@@ -120,6 +126,8 @@ pub struct Journal {
     /// Of the one that is written.
     size: u64,
     buffer: Vec<u8>,
+    /// Of the batch that is written.
+    brief: Brief,
     pause: u32,
     counts: JournalCounts,
 }
@@ -140,6 +148,7 @@ impl Journal {
             next: 0,
             size: 0,
             buffer: Vec::new(),
+            brief: Brief::default(),
             pause: 0,
             counts: JournalCounts::default(),
         };
@@ -181,7 +190,8 @@ impl Journal {
         for (number, _) in &self.segments {
             let number = *number;
             let Ok(end) = self.committed(number) else { continue };
-            self.lines(number, end, &mut |line| match parse(line) {
+            let mut brief = Brief::default();
+            self.lines(number, end, &mut |line| match parse(line, &mut brief) {
                 Some(Line::Kept { .. }) if !is_first => {}
                 Some(line) => take(line),
                 None => {}
@@ -194,6 +204,11 @@ impl Journal {
     /// Whether the next batch begins a segment, which then has to tell what is known.
     pub(super) fn begins_segment(&self) -> bool {
         self.file.is_none() || self.size >= self.limit / PART
+    }
+
+    /// Whether nothing waits to be written.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
     }
 
     /// Adds a process of a worker; without a start time: its end.
@@ -220,6 +235,19 @@ impl Journal {
         if self.buffer.len() - before > MAX_LINE {
             self.buffer.truncate(before);
         }
+    }
+
+    /// Adds a call on a file that this segment told of. False: it does not fit the brief form, nothing was added.
+    pub(super) fn brief(
+        &mut self,
+        worker: &str,
+        position: u64,
+        time: u64,
+        record: &Record,
+        remark: Remark,
+    ) -> bool {
+        let (Remark::Used(file) | Remark::Closed(file)) = remark else { return false };
+        self.brief.write(&mut self.buffer, worker, position, time, record, file)
     }
 
     /// Adds a record.
@@ -257,7 +285,13 @@ impl Journal {
             out.push(b']');
         }
         if let Some(state) = state {
-            let _ = write!(out, ",\"state\":[{},{},{}]", state.size, state.modified, state.changed);
+            out.extend_from_slice(b",\"state\":[");
+            let _ = serde_json::to_writer(&mut *out, &state.size);
+            out.push(b',');
+            number(out, state.modified);
+            out.push(b',');
+            number(out, state.changed);
+            out.push(b']');
         }
         out.extend_from_slice(b"}\n");
     }
@@ -276,6 +310,7 @@ impl Journal {
             self.pause = if self.pause == 0 { PAUSE } else { self.pause - 1 };
         }
         self.buffer.clear();
+        self.brief = Brief::default();
         self.buffer.shrink_to(1 << 20);
         written
     }
@@ -361,9 +396,13 @@ impl Journal {
     }
 }
 
-fn parse(line: &[u8]) -> Option<Line> {
+fn parse(line: &[u8], brief: &mut Brief) -> Option<Line> {
+    if line.first() != Some(&b'{') {
+        return brief.read(line);
+    }
     let extra: Extra = serde_json::from_slice(line).ok()?;
     if let Some(upto) = extra.upto {
+        *brief = Brief::default();
         return Some(Line::Upto(upto));
     }
     let worker = extra.worker?;

@@ -73,6 +73,8 @@ struct Pending {
     time: u64,
     record: Record,
     remark: Remark,
+    /// The segment of the journal tells the path of its file already.
+    brief: bool,
 }
 
 struct Worker<'n> {
@@ -104,6 +106,8 @@ pub struct LiveKernel<'n> {
     pending: Vec<Pending>,
     journal: Option<Journal>,
     recorder: Option<Recorder<'n>>,
+    /// Segments of the journal that this agent began, and one more.
+    segment: u64,
     /// Everything before this position of the ring is in the journal.
     resume: u64,
     /// The record that is taken in is in the journal already: it only brings back what is known.
@@ -140,6 +144,7 @@ impl<'n> LiveKernel<'n> {
             pending: Vec::new(),
             journal: None,
             recorder: None,
+            segment: 1,
             resume: 0,
             again: false,
             losses: Losses::default(),
@@ -370,12 +375,25 @@ impl<'n> LiveKernel<'n> {
         self.push(worker, at.position, at.time, record, remark);
     }
 
-    fn push(&mut self, worker: u32, position: u64, time: u64, mut record: Record, remark: Remark) {
+    fn push(&mut self, worker: u32, position: u64, time: u64, record: Record, remark: Remark) {
+        self.push_call(worker, position, time, record, remark, false);
+    }
+
+    /// `brief`: the segment of the journal tells of the file.
+    fn push_call(
+        &mut self,
+        worker: u32,
+        position: u64,
+        time: u64,
+        mut record: Record,
+        remark: Remark,
+        brief: bool,
+    ) {
         if self.again {
             return;
         }
         record.ts = Some(self.clock.seconds(time));
-        self.pending.push(Pending { worker, position, time, record, remark });
+        self.pending.push(Pending { worker, position, time, record, remark, brief });
     }
 }
 
@@ -389,6 +407,6 @@ fn take<'p>(clock: &'p Clock, pending: &'p mut Vec<Pending>) -> impl FnMut(Summe
         let mut record = summed.record;
         record.ts = Some(clock.seconds(summed.time));
         let Summed { worker, position, time, .. } = summed;
-        pending.push(Pending { worker, position, time, record, remark: Remark::None });
+        pending.push(Pending { worker, position, time, record, remark: Remark::None, brief: false });
     }
 }

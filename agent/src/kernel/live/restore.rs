@@ -65,6 +65,18 @@ impl LiveKernel<'_> {
                 let worker = self.worker_index(&WorkerId(worker));
                 self.bring_back(worker, position, time, record, remark, notices, sink);
             }
+            Line::Brief { worker, position, time, mut record, file, closes } => {
+                restored.records += 1;
+                let Some(open) = self.descriptors.get_mut(&file) else {
+                    self.losses.one("open file of the journal not known");
+                    return;
+                };
+                record.path = Some(Arc::clone(&open.path));
+                record.fs.clone_from(&open.file_system);
+                let worker = self.worker_index(&WorkerId(worker));
+                let remark = if closes { Remark::Closed(file) } else { Remark::Used(file) };
+                self.bring_back(worker, position, time, record, remark, notices, sink);
+            }
         })?;
         self.resume = restored.upto;
         self.journal = Some(journal);
@@ -161,7 +173,7 @@ impl LiveKernel<'_> {
         }
         let file_system = record.fs.clone();
         self.descriptors
-            .insert(file, OpenFile { path, file_system, owner: at.tgid, last: at, closing: None });
+            .insert(file, OpenFile { path, file_system, owner: at.tgid, last: at, closing: None, told: 0 });
     }
 
     /// Writes what waits to the journal. `upto`: everything before that position was taken in.
@@ -169,7 +181,8 @@ impl LiveKernel<'_> {
         self.connections.flush(&mut take(&self.clock, &mut self.pending));
         let resume = self.resume.max(upto.unwrap_or(0));
         let Some(journal) = &mut self.journal else { return };
-        if !self.pending.is_empty() && journal.begins_segment() {
+        let begins = journal.begins_segment() && !(self.pending.is_empty() && journal.is_empty());
+        if begins {
             // Whoever reads from here on has to know what the segments before told.
             for (pid, process) in &self.processes {
                 if let Some(worker) = worker_at(&self.workers, process.worker) {
@@ -209,9 +222,19 @@ impl LiveKernel<'_> {
         }
         for pending in &self.pending {
             if let Some(worker) = worker_at(&self.workers, pending.worker) {
-                let (position, time) = (pending.position, pending.time);
-                journal.record(worker.as_str(), position, time, &pending.record, pending.remark);
+                let (worker, position, time) = (worker.as_str(), pending.position, pending.time);
+                let (record, remark) = (&pending.record, pending.remark);
+                // What a segment begins with may have been closed within the batch: its head does not tell of it.
+                let is_brief =
+                    pending.brief && !begins && journal.brief(worker, position, time, record, remark);
+                if !is_brief {
+                    journal.record(worker, position, time, record, remark);
+                }
             }
+        }
+        if begins {
+            // Every file is told of anew before it is told of briefly.
+            self.segment += 1;
         }
         if !journal.commit(resume) {
             self.losses.one("batch not written to the journal");

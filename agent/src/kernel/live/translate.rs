@@ -90,6 +90,10 @@ impl LiveKernel<'_> {
         }
         let Some(open) = self.descriptors.get_mut(&call.file) else { return };
         open.last = at;
+        let is_told = open.told == self.segment;
+        if !self.again {
+            open.told = self.segment;
+        }
         let mut record = connections::record(header.tgid, header.tid, op);
         record.path = Some(Arc::clone(&open.path));
         record.fs.clone_from(&open.file_system);
@@ -103,7 +107,7 @@ impl LiveKernel<'_> {
             record.bytes = (!failed).then_some(header.result);
             record.want = (wanted != header.result).then_some(wanted);
         }
-        self.push(worker, position, header.time, record, Remark::Used(call.file));
+        self.push_call(worker, position, header.time, record, Remark::Used(call.file), is_told);
     }
 
     fn on_close(&mut self, worker: u32, position: u64, call: &FileRecord) {
@@ -126,7 +130,8 @@ impl LiveKernel<'_> {
             record.path = Some(open.path);
             record.fs = open.file_system;
             record.ret = Some(0);
-            self.push(worker, position, header.time, record, Remark::Closed(call.file));
+            let is_told = open.told == self.segment;
+            self.push_call(worker, position, header.time, record, Remark::Closed(call.file), is_told);
         }
     }
 
@@ -194,12 +199,19 @@ impl LiveKernel<'_> {
             return false;
         };
         let Some(file_system) = self.kept(at, &named.path, Some(call.file.device)) else { return false };
-        self.remember(call, named.path, file_system, at);
+        self.remember(call, named.path, file_system, at, 0);
         true
     }
 
-    fn remember(&mut self, call: &FileRecord, path: Arc<str>, file_system: Option<Arc<FileSystem>>, at: At) {
-        let open = OpenFile { path, file_system, owner: at.tgid, last: at, closing: None };
+    fn remember(
+        &mut self,
+        call: &FileRecord,
+        path: Arc<str>,
+        file_system: Option<Arc<FileSystem>>,
+        at: At,
+        told: u64,
+    ) {
+        let open = OpenFile { path, file_system, owner: at.tgid, last: at, closing: None, told };
         if self.descriptors.insert(call.file, open).is_some() {
             self.losses.one("too many open files");
         }
@@ -398,7 +410,8 @@ impl LiveKernel<'_> {
         } else if has_file {
             self.forget_old(call);
             let file = FileRecord { header: *header, file: call.file, wanted: 0, references: 0 };
-            self.remember(&file, path, file_system, at);
+            let told = if self.again { 0 } else { self.segment };
+            self.remember(&file, path, file_system, at, told);
         } else if worked {
             self.losses.one("file of a descriptor not readable");
         }
@@ -462,7 +475,7 @@ impl LiveKernel<'_> {
             && let Some(Listing { worker, position, time, record }) = self.listings.remove(&tid)
             && !self.again
         {
-            self.pending.push(Pending { worker, position, time, record, remark: Remark::None });
+            self.pending.push(Pending { worker, position, time, record, remark: Remark::None, brief: false });
         }
     }
 
