@@ -7,13 +7,14 @@ mod kernel;
 
 use crate::step;
 use anyhow::{Context, Result};
+use std::path::Path;
 use std::process::Command;
 
 /// `cargo xtask setup`: everything that any task calls.
 pub(crate) fn task() -> Result<()> {
     let checks = checks()?;
     let kernel = kernel::run()?;
-    if !checks && !kernel.installed {
+    if !tracefs() && !checks && !kernel.installed {
         println!("nothing to install: rustfmt and clippy are there, {}", kernel.found);
     }
     Ok(())
@@ -25,10 +26,25 @@ pub(crate) fn run() -> Result<()> {
     for_kernel_programs()
 }
 
-/// Makes sure that the kernel programs can be built.
+/// Makes sure that the kernel programs can be built, and attached where the user may.
 pub(crate) fn for_kernel_programs() -> Result<()> {
     println!("    {}", kernel::run()?.found);
+    tracefs();
     Ok(())
+}
+
+/// Mounts the file system of tracepoints, which a machine without systemd has not. Without the right to, kvprov says what
+/// it cannot see.
+fn tracefs() -> bool {
+    const TRACEFS: &str = "/sys/kernel/tracing";
+    if Path::new(TRACEFS).join("events").is_dir() {
+        return false;
+    }
+    println!("    mounting tracefs on {TRACEFS}: kernel programs are attached to its tracepoints");
+    if let Err(error) = step::command(Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS])) {
+        println!("    {error:#}; system calls will not be seen, everything else works");
+    }
+    true
 }
 
 /// What the checks call besides the kernel programs; `true` when something was installed.
