@@ -33,7 +33,15 @@ fn discovery() -> Discovery<'static> {
 fn called(name: &str, arguments: &[&str], output: Stdio) -> Started {
     let mut command = Command::new("/bin/sh");
     command.arg0(name).args(["-c", "read line"]).args(arguments).stdin(Stdio::piped()).stdout(output);
-    Started(command.spawn().unwrap())
+    let started = Started(command.spawn().unwrap());
+    // A spawn is over a little before its arguments are in place; the kernel tells of an exec only behind that.
+    let begun = Instant::now();
+    let shown = format!("/proc/{}/cmdline", started.0.id());
+    while !std::fs::read(&shown).unwrap().starts_with(name.as_bytes()) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name} shows no arguments");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    started
 }
 
 fn of_pid(workers: &[Change], pid: u32) -> Option<FoundWorker> {
