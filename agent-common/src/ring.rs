@@ -123,6 +123,20 @@ impl Ring {
         self.consumer_position().store(self.next, Ordering::Release);
     }
 
+    /// Gives back the room of what was handed out before a position: that of a record, or [`Self::position`]. Room that
+    /// was given back stays so.
+    pub fn release_up_to(&mut self, position: u64) {
+        let given = self.consumer_position();
+        if position > given.load(Ordering::Acquire) {
+            given.store(position.min(self.next), Ordering::Release);
+        }
+    }
+
+    /// Bytes that were handed out and whose room is not given back.
+    pub fn held(&self) -> u64 {
+        self.next.wrapping_sub(self.consumer_position().load(Ordering::Acquire))
+    }
+
     /// Takes back what was handed out and not released: it will be handed out again.
     pub fn rewind(&mut self) {
         self.next = self.consumer_position().load(Ordering::Acquire);

@@ -191,10 +191,6 @@ impl Found {
             let streams =
                 self.follows_logs && process.output.iter().any(|output| matches!(output, Output::Stream(_)));
             reads_stream |= streams;
-            self.watch(worker, process, streams);
-        }
-        if !self.follows_logs {
-            return;
         }
         let options = LogOptions {
             engine: Some(worker.engine.clone()),
@@ -206,6 +202,15 @@ impl Found {
             let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
             let command = LogCommand::Read { worker: worker.id.clone(), options: options.clone() };
             let _ = self.followers.logs.send(command);
+        }
+        // Whoever reads the output is told first: a piece of a worker that is not read is left out.
+        for process in &worker.processes {
+            let streams =
+                self.follows_logs && process.output.iter().any(|output| matches!(output, Output::Stream(_)));
+            self.watch(worker, process, streams);
+        }
+        if !self.follows_logs {
+            return;
         }
         for output in worker.output_files() {
             if !self.outputs.insert((worker.id.clone(), output.clone())) {

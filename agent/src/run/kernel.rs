@@ -7,6 +7,7 @@ use super::drops::{Dropped, Drops};
 use super::hub::Hub;
 use super::logs::LogCommand;
 use super::options::Options;
+use super::settled::{Pieces, Settled};
 use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::identity::{Identities, IdentityOptions};
@@ -71,6 +72,7 @@ pub(crate) struct Kernel {
 struct Listeners {
     discovery: SyncSender<ProcessNews>,
     logs: Sender<LogCommand>,
+    pieces: Pieces,
 }
 
 // === impl Kernel ===
@@ -137,8 +139,9 @@ impl Kernel {
         mut self,
         discovery: SyncSender<ProcessNews>,
         logs: Sender<LogCommand>,
+        settled: Settled,
     ) -> Self {
-        self.listeners = Some(Listeners { discovery, logs });
+        self.listeners = Some(Listeners { discovery, logs, pieces: Pieces::new(settled) });
         self
     }
 
@@ -180,7 +183,7 @@ impl Kernel {
         }
         let Self { live, identities, listeners, journal, ring_name, .. } = self;
         let restored = Journal::open(journal, ring_name, JOURNAL_BYTES).and_then(|journal| {
-            let mut hear = |notice: Notice<'_>| hear(&notice, listeners.as_ref(), identities.as_mut());
+            let mut hear = |notice: Notice<'_>| hear(&notice, listeners.as_mut(), identities.as_mut());
             live.with_journal(journal, &mut hear, &mut |observation| observations.push(observation))
         });
         match restored {
@@ -243,7 +246,7 @@ impl Kernel {
             return true;
         };
         let taken = ring.peek(AT_ONCE, |position, bytes| {
-            live.event(position, bytes, &mut |notice| hear(&notice, listeners.as_ref(), identities.as_mut()));
+            live.event(position, bytes, &mut |notice| hear(&notice, listeners.as_mut(), identities.as_mut()));
         });
         let taken = match taken {
             Ok(taken) => taken,
@@ -256,13 +259,25 @@ impl Kernel {
         if taken > 0 {
             let upto = ring.position();
             live.commit(upto, &mut |observation| observations.push(observation));
-            if self.hand_over(observations, end)
-                && let Some(ring) = &mut self.ring
-            {
-                ring.release();
+            if !self.hand_over(observations, end) {
+                return true;
             }
         }
+        self.give_back();
         taken < AT_ONCE
+    }
+
+    /// Gives back the room of what was taken, but for output of which the lines are not with the queue yet. That it may
+    /// keep half of the ring at most: a kill then may lose lines, which is less than what a full ring loses.
+    fn give_back(&mut self) {
+        let Some(ring) = &mut self.ring else { return };
+        let taken = ring.position();
+        let free = self.listeners.as_ref().map_or(taken, |listeners| listeners.pieces.free(taken));
+        ring.release_up_to(free);
+        if ring.held() > ring.capacity() / 2 {
+            tracing::debug!(bytes = ring.held(), "output waits for too long; its room in the ring is given back");
+            ring.release();
+        }
     }
 
     /// Waits for the queue: the ring is the buffer, and what it has no room for is counted there.
@@ -282,6 +297,11 @@ impl Kernel {
             std::thread::sleep(LOOK_EVERY * 10);
             return;
         };
+        if ring.held() > 0 {
+            // The descriptor is readable while any room is not given back.
+            std::thread::sleep(LOOK_EVERY);
+            return;
+        }
         let mut waits = [PollFd::from_borrowed_fd(ring.fd(), PollFlags::IN)];
         let patience = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
         // Interrupted or not: the ring is looked at next.
@@ -290,7 +310,7 @@ impl Kernel {
 }
 
 /// Passes a notice on to whoever it is for.
-fn hear(notice: &Notice<'_>, listeners: Option<&Listeners>, identities: Option<&mut Identities>) {
+fn hear(notice: &Notice<'_>, listeners: Option<&mut Listeners>, identities: Option<&mut Identities>) {
     if let Notice::Model(open, worker) = notice {
         if let Some(identities) = identities {
             identities.opened(worker, open);
@@ -307,6 +327,7 @@ fn hear(notice: &Notice<'_>, listeners: Option<&Listeners>, identities: Option<&
             ProcessNews::Ended { pid: event.pid, code: *code }
         }
         Notice::Output(piece, worker) => {
+            listeners.pieces.pass(piece);
             // The thread ends only with the agent.
             let _ = listeners.logs.send(LogCommand::output(piece, worker));
             return;
@@ -322,7 +343,7 @@ fn hear(notice: &Notice<'_>, listeners: Option<&Listeners>, identities: Option<&
 }
 
 /// What makes positions in the ring unique: the boot, and the parent that made the ring.
-fn ring_name(node: &NodeIdentity) -> String {
+pub(crate) fn ring_name(node: &NodeIdentity) -> String {
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let stat = std::fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
     let started = crate::discover::Stat::parse(&stat).map_or(0, |stat| stat.start);

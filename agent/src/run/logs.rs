@@ -3,7 +3,9 @@
 use super::adapt::NodeFiles;
 use super::alive::Progress;
 use super::hub::Hub;
+use super::kernel::ring_name;
 use super::options::Options;
+use super::settled::{Readings, Settled};
 use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::kernel::live::{Now, OutputPiece};
@@ -26,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A message may wait for its next line so long, in nanoseconds: what is absent before that is absent.
 const HELD_BACK: i64 = 1_200_000_000;
 const IDLE_EVERY: Duration = Duration::from_secs(1);
+/// Readings of output are saved so often while there is output.
+const SETTLE_EVERY: Duration = Duration::from_millis(250);
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -59,6 +63,10 @@ pub(crate) struct Logs {
     commands: Receiver<LogCommand>,
     sources: BTreeMap<WorkerId, Vec<(PathBuf, SourceId)>>,
     progress: Progress,
+    readings: Readings,
+    settled: Settled,
+    /// Position and time of the last piece of output; `None`: all that came is settled.
+    last: Option<(u64, WallTime)>,
 }
 
 // === impl LogCommand ===
@@ -87,6 +95,7 @@ impl Logs {
         access: &Arc<Access>,
         hub: &Arc<Hub>,
         progress: Progress,
+        settled: Settled,
     ) -> std::io::Result<(Self, Sender<LogCommand>)> {
         let files = Box::new(NodeFiles(Arc::clone(access)));
         let mut follower = Follower::new(files, &super::below(options, "positions"), packs)?;
@@ -99,7 +108,10 @@ impl Logs {
                 not_before: None,
             });
         }
-        let mut streams = Streams::new(node.node.clone(), node.boot_id.clone(), packs);
+        let ring = ring_name(node);
+        let mut streams = Streams::new(node.node.clone(), ring.clone(), packs);
+        let readings = Readings::new(super::below(options, "output.json"), ring);
+        streams.restore(readings.load());
         if hub.is_recording() {
             follower.record();
             streams.record();
@@ -113,12 +125,16 @@ impl Logs {
             commands,
             sources: BTreeMap::new(),
             progress,
+            readings,
+            settled,
+            last: None,
         };
         Ok((logs, sender))
     }
 
     pub(crate) fn run(mut self, end: &AtomicBool) {
         let mut idled = Instant::now();
+        let mut settled = Instant::now();
         while !end.load(Ordering::Relaxed) {
             let begun = Now::read();
             let mut observations = Vec::new();
@@ -128,6 +144,10 @@ impl Logs {
                 self.streams.idle(&mut |observation| observations.push(observation));
                 self.count();
                 self.record(false);
+            }
+            if self.last.is_some() && settled.elapsed() >= SETTLE_EVERY {
+                settled = Instant::now();
+                self.settle(&mut observations, end);
             }
             self.hand_over(&mut observations, end);
             let hub = Arc::clone(&self.hub);
@@ -172,11 +192,33 @@ impl Logs {
         self.hub.lines(lines, files as u64);
     }
 
-    fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) {
-        while !self.hub.take(observations) && !end.load(Ordering::Relaxed) {
+    /// True once all are with the queue.
+    fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
+        while !self.hub.take(observations) {
+            if end.load(Ordering::Relaxed) {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(50));
         }
         observations.clear();
+        true
+    }
+
+    /// Makes what was read of output safe from a kill, then lets the ring move on.
+    fn settle(&mut self, observations: &mut Vec<Observation>, end: &AtomicBool) {
+        let Some((last, wall)) = self.last else { return };
+        let first = self.streams.settle(wall, &mut |observation| observations.push(observation));
+        if !self.hand_over(observations, end) {
+            return;
+        }
+        if let Err(error) = self.readings.save(self.streams.states()) {
+            tracing::warn!(%error, "readings of output are not saved; their pieces stay in the ring");
+            return;
+        }
+        self.settled.reached(first.unwrap_or(last + 1));
+        if first.is_none() {
+            self.last = None;
+        }
     }
 
     fn obey(&mut self, observations: &mut Vec<Observation>) {
@@ -209,6 +251,7 @@ impl Logs {
                     let piece =
                         Piece { process: pid, descriptor: fd, position, wall, bytes: &bytes, skipped };
                     self.streams.piece(&worker, piece, &mut sink);
+                    self.last = Some((position, wall));
                 }
             }
         }

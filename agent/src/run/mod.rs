@@ -18,6 +18,7 @@ mod logs;
 mod options;
 mod page;
 mod report;
+mod settled;
 
 pub use options::{LogFile, Options, Sources};
 pub use report::Report;
@@ -98,8 +99,10 @@ pub fn run(
     let access = Arc::new(Access::new(loader.clone()));
     let threads = std::thread::scope(|scope| -> Result<(), RunError> {
         let mut alive = alive::Alive::default();
-        let (logs, log_commands) = logs::Logs::new(options, &node, packs, &access, &hub, alive.source("log"))
-            .map_err(system("open the positions of logs"))?;
+        let settled = settled::Settled::default();
+        let (logs, log_commands) =
+            logs::Logs::new(options, &node, packs, &access, &hub, alive.source("log"), settled.clone())
+                .map_err(system("open the positions of logs"))?;
         let (kernel, kernel_commands) = kernel::Kernel::new(
             options,
             &node,
@@ -118,7 +121,7 @@ pub fn run(
             &hub,
             discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
         );
-        let kernel = kernel.with_listeners(discovery_events, log_commands);
+        let kernel = kernel.with_listeners(discovery_events, log_commands, settled);
         let end = Arc::new(AtomicBool::new(false));
         // However this function is left, the threads end: the scope waits for them.
         let _guard = EndGuard(&end);

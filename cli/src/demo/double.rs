@@ -1,6 +1,6 @@
 //! What a double does once it runs: loads its model, uses its store, prints its lines, and stays.
 
-use crate::demo::script::{self, Double, Model, Places};
+use crate::demo::script::{self, Chatter, Double, Model, Places};
 use crate::demo::store::Store;
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -27,24 +27,45 @@ pub(crate) fn run(told: &str) -> anyhow::Result<()> {
     let gate = script::gate(directory);
     wait_for(&gate);
     play(&double, &places)?;
+    std::fs::write(places.done(), b"").with_context(|| format!("making {}", places.done().display()))?;
     wait_until_gone(&gate);
     Ok(())
 }
 
 fn play(double: &Double, places: &Places) -> anyhow::Result<()> {
     load(&places.model(&double.model.directory), &double.model)?;
-    if let Some(usage) = &double.store {
-        Store::new(places.store(), usage).play()?;
-    }
-    let mut out = std::io::stdout().lock();
+    std::thread::scope(|scope| {
+        let talking = double.chatter.as_ref().map(|chatter| scope.spawn(|| talk(chatter)));
+        if let Some(usage) = &double.store {
+            Store::new(places.store(), places.turn(), usage).play()?;
+        }
+        match talking.map(std::thread::ScopedJoinHandle::join) {
+            Some(Ok(talked)) => talked,
+            Some(Err(_)) => anyhow::bail!("the printing thread failed"),
+            None => Ok(()),
+        }
+    })?;
     for line in &double.lines {
-        let date = clock();
-        let pid = std::process::id().to_string();
-        writeln!(out, "{}", line.replace("{date}", &date).replace("{pid}", &pid))?;
-        out.flush()?;
+        print(line, 0)?;
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
+}
+
+fn talk(chatter: &Chatter) -> anyhow::Result<()> {
+    for (number, line) in (0..chatter.count).zip(chatter.lines.iter().cycle()) {
+        print(line, number)?;
+        std::thread::sleep(Duration::from_millis(chatter.pause_ms));
+    }
+    Ok(())
+}
+
+fn print(line: &str, number: u64) -> anyhow::Result<()> {
+    let pid = std::process::id().to_string();
+    let line = line.replace("{date}", &clock()).replace("{pid}", &pid).replace("{n}", &number.to_string());
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
 }
 
 /// Reads the model, as an engine does at its start. Whoever comes first writes it.

@@ -29,6 +29,21 @@ pub(crate) struct Double {
     /// What it prints, once.
     #[serde(default)]
     pub(crate) lines: Vec<String>,
+    /// What it prints again and again while it uses its store.
+    #[serde(default)]
+    pub(crate) chatter: Option<Chatter>,
+}
+
+/// Lines at a rate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Chatter {
+    /// Printed in turn; `{n}` is the number of the line.
+    pub(crate) lines: Vec<String>,
+    /// How many in all.
+    pub(crate) count: u64,
+    /// Milliseconds between two.
+    pub(crate) pause_ms: u64,
 }
 
 /// A model of a few kilobytes, whose weights depend on the seed alone.
@@ -66,12 +81,26 @@ pub(crate) struct StoreUse {
     /// Distance of two pages asked for in turn; without a common factor with `keys`.
     #[serde(default = "one")]
     pub(crate) step: u64,
+    /// Doubles of one scenario that ask in turn, so that what they do to each other is the same in every run.
+    #[serde(default)]
+    pub(crate) turn: Option<Turn>,
+}
+
+/// A place in a circle.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Turn {
+    /// From 0.
+    pub(crate) place: u64,
+    /// How many there are; all have equally many pages to ask for.
+    pub(crate) of: u64,
 }
 
 /// Where a double's files lie.
 pub(crate) struct Places {
     directory: PathBuf,
     name: String,
+    scenario: String,
     store: PathBuf,
     models: PathBuf,
 }
@@ -109,6 +138,7 @@ impl Places {
         Self {
             directory: directory.to_owned(),
             name: double.name.clone(),
+            scenario: double.expects.clone(),
             store: directory.join("stores").join(&double.expects),
             models: directory.join("models"),
         }
@@ -123,6 +153,16 @@ impl Places {
 
     pub(crate) fn store(&self) -> &Path {
         &self.store
+    }
+
+    /// The file that says whose turn it is.
+    pub(crate) fn turn(&self) -> PathBuf {
+        self.directory.join(format!("turn-{}", self.scenario))
+    }
+
+    /// The file that appears when the double has done everything.
+    pub(crate) fn done(&self) -> PathBuf {
+        self.directory.join(format!("done-{}", self.name))
     }
 
     pub(crate) fn model(&self, directory: &str) -> PathBuf {

@@ -1,6 +1,6 @@
 //! A store of files as engines use one: look up, read or write, evict what the own index thinks too much.
 
-use crate::demo::script::StoreUse;
+use crate::demo::script::{StoreUse, Turn};
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(crate) struct Store<'u> {
     directory: PathBuf,
     usage: &'u StoreUse,
+    /// Says whose turn it is, where turns are taken.
+    turn: PathBuf,
     /// Names in the order in which they were last used.
     index: VecDeque<String>,
 }
@@ -19,23 +21,44 @@ pub(crate) struct Store<'u> {
 // === impl Store ===
 
 impl<'u> Store<'u> {
-    pub(crate) fn new(directory: &Path, usage: &'u StoreUse) -> Self {
-        Self { directory: directory.to_owned(), usage, index: VecDeque::new() }
+    pub(crate) fn new(directory: &Path, turn: PathBuf, usage: &'u StoreUse) -> Self {
+        Self { directory: directory.to_owned(), usage, turn, index: VecDeque::new() }
     }
 
     /// Asks for every page as often as the usage says.
     pub(crate) fn play(&mut self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(self.usage.delay_ms));
         for turn in 0..self.usage.rounds.saturating_mul(self.usage.keys) {
+            self.wait_for_turn(turn);
             let name = self.name(turn.wrapping_mul(self.usage.step) % self.usage.keys.max(1));
             if !self.read(&name)? {
                 self.evict()?;
                 self.write(&name)?;
             }
             self.use_now(name);
+            self.end_turn(turn)?;
             std::thread::sleep(Duration::from_millis(self.usage.pause_ms));
         }
         Ok(())
+    }
+
+    fn wait_for_turn(&self, round: u64) {
+        let Some(Turn { place, of }) = self.usage.turn else { return };
+        let due = round * of + place;
+        // No file: nobody had a turn yet.
+        let next = || {
+            std::fs::read_to_string(&self.turn).ok().and_then(|text| text.parse().ok()).unwrap_or(0_u64)
+        };
+        while next() < due {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn end_turn(&self, round: u64) -> io::Result<()> {
+        let Some(Turn { place, of }) = self.usage.turn else { return Ok(()) };
+        let new = self.turn.with_extension(place.to_string());
+        std::fs::write(&new, (round * of + place + 1).to_string())?;
+        std::fs::rename(new, &self.turn)
     }
 
     fn name(&self, page: u64) -> String {

@@ -1,5 +1,6 @@
 //! Verdicts on live processes: what really happened against what kvprov saw.
 
+pub mod held;
 pub mod seen;
 pub mod truth;
 

@@ -112,6 +112,23 @@ impl Live {
         http::get(self.agent, path)
     }
 
+    /// A page of the collector.
+    pub(crate) fn page(&self, path: &str) -> Result<String> {
+        http::get(self.api, path)
+    }
+
+    /// The pid of the half of that name, where it runs.
+    pub(crate) fn child_of(&self, half: &str) -> Result<Option<u32>> {
+        let parent = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))
+            .context("listing the halves of kvprov up")?;
+        let is_it = |pid: &u32| {
+            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            arguments.split(|byte| *byte == 0).nth(1) == Some(half.as_bytes())
+        };
+        Ok(children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_it))
+    }
+
     /// Asks it to stop and waits for it.
     pub(crate) fn stop(&mut self) -> Result<()> {
         let status = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;

@@ -7,7 +7,9 @@
 
 mod cases;
 mod http;
+mod kill;
 mod live;
+mod load;
 mod table;
 
 use crate::{score, tree};
@@ -28,17 +30,21 @@ const PATIENCE: Duration = Duration::from_secs(8);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the store rigs, with `rig.sh`; set up before.
-    #[arg(long)]
-    rigs: PathBuf,
+    #[arg(long, required_unless_present = "kill")]
+    rigs: Option<PathBuf>,
+    /// Instead of the rigs: kill agent and collector so often in turn while engine doubles work, and compare the ledger
+    /// with an undisturbed run's.
+    #[arg(long, value_name = "TIMES", conflicts_with = "rigs")]
+    kill: Option<u32>,
     /// The rigs' own directory of environments and packages (`KVPROV_LAB`).
     #[arg(long)]
     lab: Option<PathBuf>,
     /// Executable; without it kvprov is built.
     #[arg(long)]
     bin: Option<PathBuf>,
-    /// Seconds of the cases that run for a while.
-    #[arg(long, default_value_t = 10)]
-    seconds: u32,
+    /// Seconds of the cases that run for a while; without it 10, and 60 with `--kill`.
+    #[arg(long)]
+    seconds: Option<u32>,
     /// Where to put what the cases leave; without it a directory that goes.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -58,6 +64,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let binary = std::path::absolute(binary)?;
     let temporary = tempfile::tempdir()?;
     let out = arguments.out.clone().unwrap_or_else(|| temporary.path().to_owned());
+    if let Some(kills) = arguments.kill {
+        return kill::run(&binary, &std::path::absolute(out)?, kills, arguments.seconds.unwrap_or(60));
+    }
     let wanted =
         |case: &&Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name);
     let mut rows = Vec::new();
@@ -87,9 +96,10 @@ fn one(arguments: &Arguments, binary: &Path, case: &'static Case, directory: &Pa
     let recording = directory.join("recording");
     let mut live = Live::start(binary, directory, arguments.record.then_some(recording.as_path()))?;
     let rig = directory.join("rig");
-    let mut command = Command::new(arguments.rigs.join("rig.sh"));
+    let rigs = arguments.rigs.as_deref().context("--rigs names the directory of the rigs")?;
+    let mut command = Command::new(rigs.join("rig.sh"));
     command
-        .args(["run", case.name, "--no-strace", "--secs", &arguments.seconds.to_string()])
+        .args(["run", case.name, "--no-strace", "--secs", &arguments.seconds.unwrap_or(10).to_string()])
         .args(["--delay", "2", "--out"])
         .arg(&rig)
         .stdin(Stdio::null())
