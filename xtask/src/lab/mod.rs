@@ -7,7 +7,7 @@
 
 mod cases;
 mod http;
-mod live;
+pub(crate) mod live;
 mod table;
 
 use crate::{score, tree};
