@@ -40,7 +40,7 @@ enum Task {
     Tidy,
     /// Judge an executable against bundles with an expected.toml.
     Score(score::Arguments),
-    /// Measure throughput against ripgrep and grep on the same logs.
+    /// Measure what kvprov costs, beside ripgrep, grep, bpftrace and nothing in the same run.
     Bench(bench::Arguments),
     /// Run kvprov beside store rigs and compare what it finds with what happened.
     Lab(lab::Arguments),

@@ -1,11 +1,13 @@
-//! `cargo xtask bench`: throughput of reading logs and of merging observations.
+//! Throughput of reading logs.
 //!
 //! The log bench is compared in the same run with ripgrep and grep, which search the same lines for the literals that
 //! the log reader looks for: a reader that watches a log file should cost no more than a few searches of it. Once over
 //! all lines of the corpus, and once over those in which the reader finds nothing, as most lines of a healthy fleet
 //! are. One table, on one machine, in processor time, so that the ratios mean something where the numbers do not.
 
-use crate::{setup, step, tree};
+use super::bench;
+use super::figure::{Figure, Goal};
+use crate::setup;
 use anyhow::{Context, Result, bail};
 use kvprov_tests::bundle::Bundle;
 use kvprov_tests::corpus;
@@ -20,12 +22,11 @@ const LOG_BYTES: usize = 256 << 20;
 /// Runs of a search; the best counts.
 const RUNS: usize = 3;
 
-/// Nothing to choose.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {}
+/// Rate of the reader to that of the faster search.
+const GOAL: f64 = 0.3;
 
 /// Measures and prints.
-pub(crate) fn run(_: &Arguments) -> Result<()> {
+pub(super) fn run() -> Result<Vec<Figure>> {
     setup::package("rg", "ripgrep", "the log reader is compared with it")?;
     let directory = tempfile::tempdir().context("making a directory for the log")?;
     let log = directory.path().join("corpus.log");
@@ -46,20 +47,22 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
         "\n{:<26}{:>12}{:>12}{:>12}{:>22}",
         "GB/s", "ripgrep -F", "grep -F", "reader", "reader to the faster"
     );
+    let mut figures = Vec::new();
     for (lines, log) in [("all lines", &log), ("irrelevant lines", &irrelevant)] {
         let [rg, grep] = searches(&literals, log)?;
         let own = reader_rate(&reader, lines);
-        let ratio = own.map_or_else(|| "?".to_owned(), |own| format!("{:.2}", own / rg.max(grep)));
+        let ratio = own.map_or(f64::NAN, |own| own / rg.max(grep));
+        figures.push(Figure::new(
+            format!("log reader, {lines}, to the faster search"),
+            ratio,
+            "x",
+            Goal::AtLeast(GOAL),
+        ));
         let own = own.map_or_else(|| "?".to_owned(), |own| format!("{own:.2}"));
-        println!("{lines:<26}{rg:>12.2}{grep:>12.2}{own:>12}{ratio:>22}");
+        println!("{lines:<26}{rg:>12.2}{grep:>12.2}{own:>12}{ratio:>22.2}");
     }
     println!("\nlog reader (agent/benches/log_throughput.rs):\n{reader}");
-    let ledger = bench(("kvprov-collector", "ledger_ingest"), None, &[])?;
-    println!("ledger (collector/benches/ledger_ingest.rs):\n{}", String::from_utf8_lossy(&ledger));
-    println!(
-        "goals: the log reader at 0.3 of the faster search and without an allocation on irrelevant lines; the ledger at most 4 times the cost of bare decoding of the same bytes"
-    );
-    Ok(())
+    Ok(figures)
 }
 
 /// The log bench: crate and name.
@@ -113,16 +116,18 @@ fn write_repeated(path: &Path, once: &[u8]) -> Result<usize> {
     Ok(once.len() * times)
 }
 
-/// Seconds of processor time of the best of several runs. A search without a hit (status 1) counts too.
+/// Seconds of processor time of the best of several runs. A search without a hit (status 1) counts too. What it prints
+/// is read: grep stops at the first hit where its output goes nowhere.
 fn search(command: &mut Command) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..RUNS {
         let (start, before) = (Instant::now(), children_seconds());
         let status = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .with_context(|| format!("starting {}", command.get_program().display()))?;
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("starting {}", command.get_program().display()))?
+            .status;
         if !matches!(status.code(), Some(0 | 1)) {
             bail!("{} failed ({status})", command.get_program().display());
         }
@@ -140,23 +145,4 @@ fn children_seconds() -> f64 {
         behind_name.split_whitespace().nth(field).and_then(|ticks| ticks.parse().ok()).unwrap_or(0.0)
     };
     (ticks(13) + ticks(14)) / 100.0
-}
-
-/// Runs a bench of a crate and takes what it prints. `KVPROV_BENCH_LOG` names the log to read.
-fn bench((package, name): (&str, &str), log: Option<&Path>, arguments: &[&str]) -> Result<Vec<u8>> {
-    let mut command = step::cargo_command();
-    command.args(["bench", "--quiet", "--package", package, "--bench", name, "--"]).args(arguments);
-    command.current_dir(tree::root());
-    if let Some(log) = log {
-        command.env("KVPROV_BENCH_LOG", log);
-    }
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("running the bench {name}"))?;
-    if !output.status.success() {
-        bail!("the bench {name} of {package} failed; its words above say why");
-    }
-    Ok(output.stdout)
 }

@@ -107,6 +107,11 @@ impl Live {
         self.data.join("ledger")
     }
 
+    /// The parent of agent and collector.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A page of the agent.
     pub(crate) fn agent_page(&self, path: &str) -> Result<String> {
         http::get(self.agent, path)

@@ -8,7 +8,7 @@
 mod cases;
 mod http;
 mod kill;
-mod live;
+pub(crate) mod live;
 mod load;
 mod table;
 

@@ -1,0 +1,113 @@
+//! A real store with and without the agent beside it, in turns, and what the agent used meanwhile.
+//!
+//! Without the agent each turn measures twice: how far these two lie apart is the noise of the machine, and what the
+//! agent adds should not be told from it. The clock is shared with whatever else runs; processor time is the store's.
+
+use super::figure::{Figure, Goal, median};
+use super::store::{BURSTS, Cost, PAGES, Place, Store, family, processor};
+use crate::lab::live::Live;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+/// From ready until the agent has looked at what runs.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Measures in so many turns.
+pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
+    let directory = tempfile::tempdir()?;
+    let files = directory.path().join("store");
+    std::fs::create_dir(&files)?;
+    let mut store = Store::start(place, &files)?;
+    store.measure().context("warming up")?;
+    let rounds = rounds.unwrap_or(ROUNDS);
+    let mut turns = Vec::new();
+    let mut shares: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for round in 0..rounds {
+        let own = directory.path().join(format!("turn-{round}"));
+        std::fs::create_dir(&own)?;
+        let mut beside = |store: &mut Store| with_agent(place, &own, store, &mut shares);
+        // Who comes first changes, so that what drifts favours nobody.
+        let turn = if round % 2 == 0 {
+            let without = [store.measure()?, store.measure()?];
+            (without, beside(&mut store)?)
+        } else {
+            let with = beside(&mut store)?;
+            ([store.measure()?, store.measure()?], with)
+        };
+        print_turn(round, &turn);
+        turns.push(turn);
+    }
+    println!(
+        "{rounds} turns of {BURSTS} bursts of {PAGES} sets and gets; medians. The band: without the agent, one to the other."
+    );
+    let mut figures = Vec::new();
+    let ways: [(&str, fn(&Cost) -> f64); 2] = [
+        ("rate by the clock", |cost| 1.0 / cost.clock),
+        ("rate by processor time", |cost| 1.0 / cost.processor),
+    ];
+    for (name, rate) in ways {
+        let band = turns.iter().map(|([first, second], _)| (rate(first) / rate(second)).ln().abs());
+        let band = band.fold(0.0, f64::max).exp();
+        let ratio =
+            median(turns.iter().map(|([a, b], with)| rate(with) / f64::midpoint(rate(a), rate(b))).collect());
+        let name = format!("hicache: {name}, with the agent to without");
+        figures.push(Figure::new(name, ratio, "x", Goal::Between(1.0 / band, band)));
+    }
+    for (name, shares) in shares {
+        let name = format!("own cost under the store's load: {name}");
+        figures.push(Figure::new(name, median(shares) * 100.0, "% core", Goal::None));
+    }
+    Ok(figures)
+}
+
+fn print_turn(round: usize, ([first, second], with): &([Cost; 2], Cost)) {
+    let show = |cost: &Cost| format!("{:.1} us ({:.1} us)", cost.clock * 1e6, cost.processor * 1e6);
+    println!(
+        "turn {}: a call takes {} and {} without the agent, {} with it",
+        round + 1,
+        show(first),
+        show(second),
+        show(with)
+    );
+}
+
+/// Measures beside a kvprov, and notes which share of a core its processes took.
+fn with_agent(
+    place: &Place,
+    directory: &std::path::Path,
+    store: &mut Store,
+    shares: &mut BTreeMap<String, Vec<f64>>,
+) -> Result<Cost> {
+    let mut live = Live::start(&place.binary, directory, None)?;
+    std::thread::sleep(SETTLE);
+    let processes = family(live.pid())?;
+    let before: Vec<f64> = processes.iter().map(|(_, pid)| processor(*pid)).collect::<Result<_>>()?;
+    let events = kernel_events(&live)?;
+    let begun = Instant::now();
+    let cost = store.measure()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    for ((name, pid), before) in processes.iter().zip(before) {
+        shares.entry(name.clone()).or_default().push((processor(*pid)? - before) / seconds);
+    }
+    // The figures are of the last second.
+    std::thread::sleep(Duration::from_secs(1));
+    let events = kernel_events(&live)? - events;
+    let calls = (2 * PAGES * BURSTS) as f64;
+    println!("    the agent took {:.1} records for a call of the store", events / calls);
+    if events < calls {
+        bail!("the agent did not watch the store: {events} records for {calls} calls");
+    }
+    live.stop()?;
+    Ok(cost)
+}
+
+/// Records that the agent took from the kernel programs so far.
+fn kernel_events(live: &Live) -> Result<f64> {
+    let page = live.agent_page("/metrics")?;
+    let values = page.lines().filter(|line| {
+        line.starts_with("kvprov_kernel_events_total{") && line.contains("outcome=\"delivered\"")
+    });
+    Ok(values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+}
