@@ -2,6 +2,7 @@
 
 pub mod seen;
 pub mod truth;
+pub mod up;
 
 use std::collections::BTreeMap;
 
