@@ -59,6 +59,8 @@ pub(crate) struct Logs {
     commands: Receiver<LogCommand>,
     sources: BTreeMap<WorkerId, Vec<(PathBuf, SourceId)>>,
     progress: Progress,
+    /// Why a log is not read, and whether that was said.
+    troubles: BTreeMap<PathBuf, (String, bool)>,
 }
 
 // === impl LogCommand ===
@@ -113,6 +115,7 @@ impl Logs {
             commands,
             sources: BTreeMap::new(),
             progress,
+            troubles: BTreeMap::new(),
         };
         Ok((logs, sender))
     }
@@ -165,11 +168,28 @@ impl Logs {
         });
     }
 
-    fn count(&self) {
+    fn count(&mut self) {
         let mut lines = self.follower.counts();
         lines.add_all(&self.streams.counts());
-        let files = self.follower.report().iter().filter(|report| report.is_followed).count();
+        let reports = self.follower.report();
+        let files = reports.iter().filter(|report| report.is_followed).count();
         self.hub.lines(lines, files as u64);
+        let mut troubles = BTreeMap::new();
+        for report in reports.into_iter().filter(|report| !report.is_followed) {
+            let Some(trouble) = report.trouble else { continue };
+            // What is so for a moment, as while a log is rotated, is not said.
+            let is_said = match self.troubles.get(&report.path) {
+                Some((before, is_said)) if *before == trouble => {
+                    if !is_said {
+                        tracing::warn!(path = %report.path.display(), trouble, "a log is not read");
+                    }
+                    true
+                }
+                _ => false,
+            };
+            troubles.insert(report.path, (trouble, is_said));
+        }
+        self.troubles = troubles;
     }
 
     fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) {

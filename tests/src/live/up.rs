@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,58 @@ pub struct Up {
     output: PathBuf,
     api: String,
     agent: String,
+}
+
+/// An engine double: it waits for [`Double::begin`], plays, and stays until it is dropped.
+#[derive(Debug)]
+pub struct Double {
+    child: Child,
+    gate: PathBuf,
+}
+
+// === impl Double ===
+
+impl Double {
+    /// Starts the double of a script like `cli/demo/doubles.toml` that has this one double, named `name`.
+    pub fn start(place: &Place, name: &str, arguments: &[&str], script: &str) -> io::Result<Self> {
+        let directory = place.path(&format!("double-{name}"));
+        for inside in ["models", "logs", "stores/nothing"] {
+            std::fs::create_dir_all(directory.join(inside))?;
+        }
+        std::fs::write(directory.join("doubles.toml"), script)?;
+        let log = std::fs::File::create(directory.join(format!("logs/{name}.log")))?;
+        let child = Command::new(place.binary())
+            .arg0("python3")
+            .args(arguments)
+            .env("KVPROV_DEMO_DOUBLE", format!("{name}:{}", directory.display()))
+            .env("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", directory.join("stores/nothing"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        Ok(Self { child, gate: directory.join("begin") })
+    }
+
+    /// Lets it play.
+    pub fn begin(&self) -> io::Result<()> {
+        std::fs::write(&self.gate, b"")
+    }
+
+    /// The id of its worker, once it is known.
+    pub fn worker(&self, up: &Up) -> Option<String> {
+        let pid = self.child.id().to_string();
+        let is_it =
+            |worker: &&Value| worker["pids"].as_array().is_some_and(|pids| pids.iter().any(|of| *of == pid));
+        up.list("workers").iter().find(is_it)?["id"].as_str().map(str::to_owned)
+    }
+}
+
+impl Drop for Double {
+    fn drop(&mut self) {
+        // Already gone is as good as ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 // === impl Place ===
@@ -104,6 +157,20 @@ fn ports() -> io::Result<[u16; 4]> {
 // === impl Up ===
 
 impl Up {
+    /// Its halves, and whatever else it started.
+    pub fn children(&self) -> Vec<u32> {
+        let pid = self.child.id();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// Ends the parent without a word.
+    pub fn kill(&mut self) {
+        // It fails only where it ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Everything printed so far.
     pub fn output(&self) -> String {
         std::fs::read(&self.output)
