@@ -233,8 +233,12 @@ impl Up {
 
     /// Tells it to stop, as an init system does, and waits.
     pub fn stop(&mut self, patience: Duration) -> Option<ExitStatus> {
+        // Once it was waited for, its number may be another's.
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Some(status);
+        }
         let pid = self.child.id().to_string();
-        // It fails only where it ended already.
+        // A refusal shows in that it does not end.
         let _ = Command::new("kill").args(["-TERM", &pid]).status();
         self.ended(patience)
     }
