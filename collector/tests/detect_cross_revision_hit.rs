@@ -6,7 +6,7 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, RequestLeg};
+use kvprov_model::observation::{Body, RequestLeg, SourceKind};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
@@ -255,6 +255,30 @@ fn a_page_that_was_removed_cannot_be_read() {
     scene.at("08:00:15").on("a0").tell(removed(STORE, "page-1"));
     scene.at("08:00:20").on("b0").tell(missed(STORE, "page-1"));
     scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn where_calls_were_lost_since_the_write_nobody_is_named_as_the_writer() {
+    let mut scene = two_models();
+    scene.at("08:00:15").on("b0").seen_by(SourceKind::Kernel).tell(lost(100));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_loss_long_before_the_write_takes_nothing_from_it() {
+    let mut scene = two_models();
+    scene.at("08:00:02").on("b0").seen_by(SourceKind::Kernel).tell(lost(100));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    assert_eq!(scene.only(&CROSSED).confidence, Confidence::Confirmed);
+}
+
+#[test]
+fn a_loss_of_log_lines_takes_nothing_from_what_the_kernel_saw() {
+    let mut scene = two_models();
+    scene.at("08:00:15").on("b0").seen_by(SourceKind::Log).tell(lost(100));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    assert_eq!(scene.only(&CROSSED).confidence, Confidence::Confirmed);
 }
 
 #[test]

@@ -80,6 +80,11 @@ impl Binary {
         Ok(Self::at(path, Duration::from_secs(60)))
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// `replay --format json` of a bundle.
     pub fn replay(&self, bundle: &Path) -> Result<Replay, RunError> {
         let output =

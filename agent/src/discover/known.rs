@@ -192,7 +192,7 @@ impl<'p> Table<'p> {
         self.all.insert(key.pid, known);
     }
 
-    fn is_in_scope(&self, system: &dyn Processes, pid: u32) -> bool {
+    pub(super) fn is_in_scope(&self, system: &dyn Processes, pid: u32) -> bool {
         let Some(scope) = &self.scope else { return true };
         system.cgroup(pid).is_ok_and(|cgroup| is_within(path_of(&cgroup), scope))
     }

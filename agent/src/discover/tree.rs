@@ -164,7 +164,9 @@ impl<'p> Owners<'_, 'p> {
                 && let Some(root) = self.only_leader(system, &signature.engine, orphan.key.pid, owner_of)
             {
                 self.adopted.insert(orphan.key, root);
-            } else if let Some(host) = parent.filter(|parent| is_host(system, parent, orphan)) {
+            } else if let Some(host) = parent.filter(|parent| {
+                is_host(system, parent, orphan) && self.table.is_in_scope(system, parent.key.pid)
+            }) {
                 self.stand_ins.insert(host.key, stand_in(packs, signature));
             } else {
                 groups.entry((&signature.engine, orphan.session)).or_default().push(orphan);

@@ -212,6 +212,14 @@ impl Found {
         if !self.follows_logs {
             return;
         }
+        let refused = Output::Unknown(std::io::ErrorKind::PermissionDenied);
+        if worker.processes.iter().any(|process| process.output.contains(&refused))
+            && self.outputs.insert((worker.id.clone(), refused))
+        {
+            let what =
+                format!("the output of {}: the rights do not suffice to look where it goes", worker.id);
+            let _ = reports.send(Report::Blind(what));
+        }
         for output in worker.output_files() {
             if !self.outputs.insert((worker.id.clone(), output.clone())) {
                 continue;

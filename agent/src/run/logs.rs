@@ -67,6 +67,8 @@ pub(crate) struct Logs {
     settled: Settled,
     /// Position and time of the last piece of output; `None`: all that came is settled.
     last: Option<(u64, WallTime)>,
+    /// Why a log is not read, and whether that was said.
+    troubles: BTreeMap<PathBuf, (String, bool)>,
 }
 
 // === impl LogCommand ===
@@ -128,6 +130,7 @@ impl Logs {
             readings,
             settled,
             last: None,
+            troubles: BTreeMap::new(),
         };
         Ok((logs, sender))
     }
@@ -185,11 +188,28 @@ impl Logs {
         });
     }
 
-    fn count(&self) {
+    fn count(&mut self) {
         let mut lines = self.follower.counts();
         lines.add_all(&self.streams.counts());
-        let files = self.follower.report().iter().filter(|report| report.is_followed).count();
+        let reports = self.follower.report();
+        let files = reports.iter().filter(|report| report.is_followed).count();
         self.hub.lines(lines, files as u64);
+        let mut troubles = BTreeMap::new();
+        for report in reports.into_iter().filter(|report| !report.is_followed) {
+            let Some(trouble) = report.trouble else { continue };
+            // What is so for a moment, as while a log is rotated, is not said.
+            let is_said = match self.troubles.get(&report.path) {
+                Some((before, is_said)) if *before == trouble => {
+                    if !is_said {
+                        tracing::warn!(path = %report.path.display(), trouble, "a log is not read");
+                    }
+                    true
+                }
+                _ => false,
+            };
+            troubles.insert(report.path, (trouble, is_said));
+        }
+        self.troubles = troubles;
     }
 
     /// True once all are with the queue.

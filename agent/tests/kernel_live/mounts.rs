@@ -3,6 +3,7 @@
 use crate::rig::{NFS, ROOT, Rig, WITH_NFS};
 use crate::ring::{O_RDONLY, O_WRITE, Process, file};
 use kvprov_agent_common::Kind;
+use kvprov_model::id::WorkerId;
 
 #[test]
 fn a_store_that_is_unmounted_under_the_agent_is_not_mixed_with_what_lies_beneath() {
@@ -36,10 +37,20 @@ fn a_file_on_no_mount_of_the_process_is_a_loss() {
 
 #[test]
 fn where_mounts_may_not_be_read_the_node_names_the_store() {
-    let (mut rig, mut p) = (Rig::new(), Process::new(7));
-    rig.processes.lock().unwrap().mountinfo.clear();
+    let (mut rig, mut p) = (Rig::new(), Process::new(9));
+    rig.live.add_process(&WorkerId("w".to_owned()), 9, 5);
     rig.take(&p.named(Kind::Stat, "/kv/a.bin", -2));
     assert_eq!(rig.told(), ["missed a.bin"]);
     assert_eq!(rig.artifacts()[0].store.as_deref(), Some("file:n1:/kv"));
     assert_eq!(rig.losses(), ["1 mounts of a process not readable"]);
+}
+
+#[test]
+fn a_process_that_ended_before_its_records_are_read_keeps_what_it_saw_mounted() {
+    let (mut rig, mut p) = (Rig::new(), Process::new(7));
+    rig.processes.lock().unwrap().mountinfo.clear();
+    rig.take(&p.named(Kind::Stat, "/kv/a.bin", -2));
+    assert_eq!(rig.told(), ["missed a.bin"]);
+    assert_eq!(rig.artifacts()[0].store.as_deref(), Some("file:ext4:n1:8:1:/kv"));
+    assert!(rig.losses().is_empty());
 }

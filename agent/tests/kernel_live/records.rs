@@ -5,6 +5,8 @@ use crate::ring::{self, Bytes, Process};
 use kvprov_agent::kernel::live::Now;
 use kvprov_agent_common::{Class, FileIdentity, Kind};
 use kvprov_model::clock::WallTime;
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::Body;
 
 #[test]
 fn output_is_handed_on_with_its_worker() {
@@ -52,4 +54,30 @@ fn bytes_that_are_no_record_are_counted() {
     rig.take(&Bytes::new(&[&[0xff; 64]]));
     rig.take(&Bytes::new(&[&[1, 0, 0, 0]]));
     assert_eq!(rig.losses(), ["2 record of the ring not readable"]);
+}
+
+#[test]
+fn what_the_ring_had_no_room_for_is_told_to_every_worker_and_the_same_again_is_the_same() {
+    let mut rig = Rig::new();
+    rig.live.add_process(&WorkerId("v".to_owned()), 8, 5);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        rig.live.records_lost(40, 100, NOW, &mut |observation| told.push(observation));
+    }
+    let workers: Vec<_> =
+        told.iter().filter_map(|one| one.envelope.worker.as_ref()).map(WorkerId::as_str).collect();
+    assert_eq!(workers, ["w", "v", "w", "v"]);
+    assert!(told.iter().all(|one| matches!(&one.body, Body::Loss(loss) if loss.records == Some(40))));
+    assert_eq!((told[0].envelope.id, told[1].envelope.id), (told[2].envelope.id, told[3].envelope.id));
+    assert_ne!(told[0].envelope.id, told[1].envelope.id);
+    assert_eq!(rig.losses(), ["80 the ring was full"]);
+}
+
+#[test]
+fn a_worker_that_comes_after_a_loss_lost_nothing() {
+    let mut rig = Rig::new();
+    rig.live.records_lost(1, 1, NOW, &mut |_| {});
+    rig.live.add_process(&WorkerId("v".to_owned()), 8, 5);
+    rig.commit();
+    assert!(rig.observations.iter().all(|one| !matches!(one.body, Body::Loss(_))));
 }

@@ -60,7 +60,9 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     if children == Children::Demo {
         specs.push(ChildSpec { name: demo::COMMAND, arguments: common.of_listening_child(demo::COMMAND) });
     }
-    match supervise::run(specs, &mut Serving { server, held: BTreeMap::new() })? {
+    let mut serving = Serving { server, held: BTreeMap::new(), demo_failed: false };
+    match supervise::run(specs, &mut serving)? {
+        Ended::Child(_) if serving.demo_failed => Ok(ExitCode::FAILURE),
         Ended::Signal | Ended::Child(_) => Ok(ExitCode::SUCCESS),
     }
 }
@@ -118,6 +120,8 @@ struct Serving {
     server: Arc<Server>,
     /// Ends of sockets that nobody asks on: a child whose standard input closed would think its parent gone.
     held: BTreeMap<u32, OwnedFd>,
+    /// The demo did not find everything.
+    demo_failed: bool,
 }
 
 impl Watcher for Serving {
@@ -144,10 +148,16 @@ impl Watcher for Serving {
     fn ended(&mut self, name: &str, pid: u32, status: ExitStatus) {
         self.held.remove(&pid);
         self.server.include(pid);
+        self.demo_failed |= name == demo::COMMAND && !status.success();
         if status.success() {
             tracing::info!(name, pid, "ended");
         } else {
             eprintln!("kvprov: the {name} ({pid}) ended: {status}");
         }
+    }
+
+    fn is_needed(&self, name: &str) -> bool {
+        // A demo that failed would only fail again.
+        name != demo::COMMAND
     }
 }

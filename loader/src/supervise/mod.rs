@@ -38,6 +38,10 @@ pub trait Watcher {
     fn started(&mut self, name: &str, pid: u32, socket: OwnedFd);
     /// It ended.
     fn ended(&mut self, name: &str, pid: u32, status: ExitStatus);
+    /// Whether one that failed is started again; if not, everything ends with it.
+    fn is_needed(&self, _name: &str) -> bool {
+        true
+    }
 }
 
 /// A child to keep running.
@@ -54,7 +58,7 @@ pub struct ChildSpec {
 pub enum Ended {
     /// A signal asked for it.
     Signal,
-    /// This child ended as it should (exit status 0), and the others were told to.
+    /// This child ended as it should (exit status 0) or is not needed again, and the others were told to.
     Child(&'static str),
 }
 
@@ -144,6 +148,9 @@ fn keep_running(
                 Verdict::Done => return Ok(Ended::Child(slot.spec.name)),
                 Verdict::CannotStart => {
                     return Err(SuperviseError::CannotStart { name: slot.spec.name, status });
+                }
+                Verdict::Again(_) if !watcher.is_needed(slot.spec.name) => {
+                    return Ok(Ended::Child(slot.spec.name));
                 }
                 Verdict::Again(delay) => {
                     tracing::warn!(child = slot.spec.name, %status, ?delay, "a child died; it is started again");

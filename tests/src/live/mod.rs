@@ -3,6 +3,7 @@
 pub mod held;
 pub mod seen;
 pub mod truth;
+pub mod up;
 
 use std::collections::BTreeMap;
 

@@ -87,6 +87,23 @@ fn only_the_scope_is_looked_at() {
 }
 
 #[test]
+fn a_parent_outside_the_scope_stands_in_for_nobody() {
+    let system = machine();
+    // The same interpreter, as one engine's launcher and any script are.
+    system.start(100, 10, "python3 run.py");
+    system.start(101, 100, "python3 other.py");
+    system.start(102, 100, "sglang::scheduler_TP0");
+    system.change(102, |fake| {
+        fake.executable = "/usr/bin/python3.11".into();
+        fake.cgroup = "0::/test/a\n".to_owned();
+    });
+    let mut discovery = Discovery::new(Packs::builtin(), node(), Some("/test".to_owned()));
+    let changes = discovery.scan(&system, NOW).unwrap();
+    let pids: Vec<u32> = found(&changes)[0].processes.iter().map(|process| process.key.pid).collect();
+    assert_eq!(pids, [102]);
+}
+
+#[test]
 fn a_pod_is_named() {
     let id = "ab".repeat(32);
     let system = machine();

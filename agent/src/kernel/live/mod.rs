@@ -163,7 +163,10 @@ impl<'n> LiveKernel<'n> {
             }
             self.end_process(pid);
         }
-        self.insert_process(pid, Process::new(index, started));
+        let mut process = Process::new(index, started);
+        // While it is there to be asked: it may be gone when its records are read.
+        process.look(pid, &mut *self.lookup, &mut self.tables);
+        self.insert_process(pid, process);
     }
 
     /// Hands every record that a reader is given to a recorder as well, in the same order, from now on; `None` ends

@@ -98,6 +98,11 @@ impl Process {
         Self { cwd: self.cwd.clone(), ..Self::new(self.worker, started) }
     }
 
+    /// Learns what it sees mounted. Whoever needs that asks again, and falls back on this.
+    pub(super) fn look(&mut self, pid: u32, lookup: &mut dyn ProcessLookup, tables: &mut Tables) {
+        self.refresh(pid, 0, lookup, tables);
+    }
+
     /// Whether a start time speaks of this process. Times from `/proc` come in hundredths of a second.
     pub(super) fn is_same(&self, started: u64) -> bool {
         self.started == 0 || started == 0 || self.started.abs_diff(started) <= 20_000_000

@@ -116,6 +116,10 @@ impl History {
                     actor
                 }
             };
+            // What the kernel lost until then is told before a node says that it was heard up to there.
+            if observation.envelope.source == SourceKind::Kernel && !is_heard(view, &actor, observation) {
+                continue;
+            }
             if *action == ArtifactAction::Written && !owners.contains(&actor) {
                 owners.insert(Rc::clone(&actor));
             }
@@ -198,6 +202,13 @@ impl History {
                 )
         })
     }
+}
+
+/// Whether an actor was heard up to what it did.
+fn is_heard(view: &View<'_>, actor: &WorkerId, observation: &Observation) -> bool {
+    let Some(at) = observation.envelope.wall else { return true };
+    let is_behind = view.watermark(&observation.envelope.node).is_some_and(|mark| mark >= at);
+    is_behind || view.heard(view.roster().get(actor), Some(at)).is_settled()
 }
 
 /// When calls of a worker were lost, as far as that is dated.
