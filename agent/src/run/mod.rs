@@ -13,6 +13,7 @@ mod alive;
 mod discovery;
 mod hub;
 mod kernel;
+mod left;
 mod logs;
 mod options;
 mod page;

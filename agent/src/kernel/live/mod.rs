@@ -42,6 +42,7 @@ use kvprov_agent_common::Event;
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// After a close that others outlive, an open file that nobody touches for this long is no longer used (a child that
 /// was forked holds it, and never closes it), in nanoseconds.
@@ -50,6 +51,9 @@ const CLOSE_WAIT: u64 = 2_000_000_000;
 const PROCESSES: usize = 64 * 1024;
 /// Threads with a listing that may explain what follows.
 const LISTINGS: usize = 1024;
+
+/// Files of models of which the last open is remembered.
+const MODELS: usize = 4096;
 
 /// Where the records come from.
 #[derive(Debug, Clone)]
@@ -64,7 +68,7 @@ pub struct LiveOptions {
 pub type Recorder<'n> = Box<dyn FnMut(&WorkerId, &Record) + Send + 'n>;
 
 /// A record that waits for the commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pending {
     worker: u32,
     position: u64,
@@ -101,6 +105,8 @@ pub struct LiveKernel<'n> {
     connections: Connections,
     listings: Bounded<u32, Listing>,
     pending: Vec<Pending>,
+    /// The last open of each file of a model: whoever begins a journal anew tells of them, for they may not be read yet.
+    models: Bounded<(u32, Arc<str>), Pending>,
     journal: Option<Journal>,
     recorder: Option<Recorder<'n>>,
     /// Everything before this position of the ring is in the journal.
@@ -137,6 +143,7 @@ impl<'n> LiveKernel<'n> {
             connections: Connections::new(),
             listings: Bounded::new(LISTINGS),
             pending: Vec::new(),
+            models: Bounded::new(MODELS),
             journal: None,
             recorder: None,
             resume: 0,

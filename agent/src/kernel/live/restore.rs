@@ -6,7 +6,7 @@ use super::descriptors::{At, OpenFile};
 use super::journal::{Journal, Line, Remark};
 use super::notice::{ModelOpen, Notice};
 use super::process::Process;
-use super::{Listing, LiveKernel, take, worker_at};
+use super::{Listing, LiveKernel, Pending, take, worker_at};
 use crate::kernel::names::FileRole;
 use crate::kernel::record::{Operation, Record};
 use crate::source::{Place, Sink};
@@ -105,8 +105,11 @@ impl LiveKernel<'_> {
                         wall: record.ts.and_then(WallTime::from_unix_seconds).unwrap_or(WallTime(0)),
                         position,
                     };
-                    if let Some(worker) = worker_at(&self.workers, worker) {
-                        notices(Notice::Model(open, worker));
+                    if let Some(id) = worker_at(&self.workers, worker) {
+                        let key = (worker, Arc::clone(&open.path));
+                        let again = Pending { worker, position, time, record: record.clone(), remark };
+                        self.models.insert(key, again);
+                        notices(Notice::Model(open, id));
                     }
                 }
                 _ => self.bring_back_open(file, &record, path, at),
@@ -169,7 +172,8 @@ impl LiveKernel<'_> {
         self.connections.flush(&mut take(&self.clock, &mut self.pending));
         let resume = self.resume.max(upto.unwrap_or(0));
         let Some(journal) = &mut self.journal else { return };
-        if !self.pending.is_empty() && journal.begins_segment() {
+        let begins = !self.pending.is_empty() && journal.begins_segment();
+        if begins {
             // Whoever reads from here on has to know what the segments before told.
             for (pid, process) in &self.processes {
                 if let Some(worker) = worker_at(&self.workers, process.worker) {
@@ -178,6 +182,12 @@ impl LiveKernel<'_> {
             }
             for worker in self.workers.iter().flatten() {
                 worker.reader.keep(&mut |kept| journal.kept(worker.id.as_str(), &kept));
+            }
+            for (_, model) in self.models.iter() {
+                if let Some(worker) = worker_at(&self.workers, model.worker) {
+                    let (position, time) = (model.position, model.time);
+                    journal.record(worker.as_str(), position, time, &model.record, model.remark);
+                }
             }
             let first = self.workers.iter().flatten().map(|worker| worker.id.as_str()).next();
             for (file, path) in self.descriptors.directories() {
@@ -208,6 +218,12 @@ impl LiveKernel<'_> {
             }
         }
         for pending in &self.pending {
+            if let (Remark::Opened(..), Some(path)) = (pending.remark, &pending.record.path)
+                && let Some(named) = self.roles.of_store(path)
+                && matches!(*named.role, FileRole::Model(_))
+            {
+                self.models.insert((pending.worker, Arc::clone(path)), pending.clone());
+            }
             if let Some(worker) = worker_at(&self.workers, pending.worker) {
                 let (position, time) = (pending.position, pending.time);
                 journal.record(worker.as_str(), position, time, &pending.record, pending.remark);
@@ -215,6 +231,9 @@ impl LiveKernel<'_> {
         }
         if !journal.commit(resume) {
             self.losses.one("batch not written to the journal");
+        } else if begins {
+            // The batches before were handed over before this one came, and what they leave known stands in this segment.
+            journal.drop_before();
         }
         self.resume = resume;
     }
