@@ -7,7 +7,7 @@
 
 mod cases;
 mod http;
-mod kill;
+pub(crate) mod kill;
 mod live;
 mod load;
 mod table;
