@@ -124,9 +124,9 @@ fn one(binary: &Path, directory: &Path, kills: u32, seconds: u32) -> Result<Outc
     })?;
     load.open()?;
     let kills = work(&live, &mut load, kills, seconds)?;
-    delivered(&live)?;
+    delivered(&live, &load)?;
     load.end()?;
-    delivered(&live)?;
+    delivered(&live, &load)?;
     let page = live.agent_page("/metrics")?;
     let opened = series(&live.page("/metrics")?, "kvprov_findings_total");
     std::fs::write(directory.join("agent.metrics"), &page)?;
@@ -180,8 +180,13 @@ fn kill(pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Waits until nothing waits to be delivered and no finding changes.
-fn delivered(live: &Live) -> Result<()> {
+/// Waits until nothing waits to be delivered and no finding on the load changes.
+fn delivered(live: &Live, load: &Load) -> Result<()> {
+    let names = load.names();
+    let is_ours = |finding: &serde_json::Value| {
+        let workers = finding["workers"].to_string();
+        names.keys().any(|pid| workers.contains(&format!("-{pid}-")))
+    };
     let mut before = (String::new(), Instant::now());
     wait(TO_DELIVER, "everything is delivered", || {
         // Either may be on its way back.
@@ -190,7 +195,8 @@ fn delivered(live: &Live) -> Result<()> {
         };
         // A sign of life may always be on its way.
         let waiting: f64 = series(&agent, "kvprov_queue_records").values().sum();
-        let stands = format!("{} {:?}", findings, series(&agent, "kvprov_observations_total").len());
+        let ours = findings["findings"].as_array().into_iter().flatten().filter(|finding| is_ours(finding));
+        let stands = ours.map(ToString::to_string).collect::<String>();
         if stands != before.0 || waiting > 4.0 {
             before = (stands, Instant::now());
         }
