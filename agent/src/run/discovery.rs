@@ -3,6 +3,7 @@
 use super::adapt::NodeProcesses;
 use super::hub::Hub;
 use super::kernel::KernelCommand;
+use super::left::{Left, Roll};
 use super::logs::LogCommand;
 use super::options::Options;
 use super::report::Report;
@@ -65,6 +66,11 @@ pub(crate) struct Found {
     watched: BTreeMap<WorkerId, BTreeMap<ProcessKey, u32>>,
     outputs: BTreeSet<(WorkerId, Output)>,
     ways: BTreeSet<(WorkerId, u32)>,
+    roll: Roll,
+    /// Who is there, as the next agent needs it.
+    present: BTreeMap<WorkerId, Left>,
+    /// Who was there for the agent before this one and is not; their ends may still be heard.
+    missing: Vec<Left>,
 }
 
 // === impl Found ===
@@ -80,6 +86,7 @@ impl Found {
         followers: Followers,
     ) -> (Self, SyncSender<ProcessNews>) {
         let (sender, news) = sync_channel(NEWS);
+        let roll = Roll::new(super::below(options, "workers.json"), node.boot_id.clone());
         let found = Self {
             discovery: Discovery::new(packs, node.clone(), options.scope.clone()),
             access: Arc::clone(access),
@@ -92,6 +99,9 @@ impl Found {
             watched: BTreeMap::new(),
             outputs: BTreeSet::new(),
             ways: BTreeSet::new(),
+            missing: roll.load(),
+            roll,
+            present: BTreeMap::new(),
         };
         (found, sender)
     }
@@ -114,7 +124,14 @@ impl Found {
                     Err(error) => tracing::warn!(%error, "processes cannot be listed"),
                 }
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
-                if !std::mem::replace(&mut begun, true) {
+                if begun {
+                    for left in std::mem::take(&mut self.missing) {
+                        self.heed(vec![gone(left.worker, None)], reports);
+                    }
+                } else {
+                    begun = true;
+                    self.read_what_is_left();
+                    self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
                     self.unwatch_strangers();
                     self.hub.sees(self.loader.is_some(), self.follows_logs);
@@ -130,7 +147,12 @@ impl Found {
             };
             let changes = match news {
                 ProcessNews::Started(pid) => self.discovery.exec(&system, pid, now()),
-                ProcessNews::Ended { pid, code } => self.discovery.exited(&system, pid, exit(code), now()),
+                ProcessNews::Ended { pid, code } => {
+                    let mut changes = self.discovery.exited(&system, pid, exit(code), now());
+                    let ended = self.missing.extract_if(.., |left| left.pid == pid);
+                    changes.extend(ended.map(|left| gone(left.worker, Some(exit(code)))));
+                    changes
+                }
                 ProcessNews::BlindSpot { pid, way, worker } => {
                     self.blind(&worker, pid, way, reports);
                     continue;
@@ -140,7 +162,34 @@ impl Found {
         }
     }
 
+    /// Of those who ended while no agent ran.
+    fn read_what_is_left(&mut self) {
+        let is_there: BTreeSet<&WorkerId> = self.discovery.workers().map(|worker| &worker.id).collect();
+        self.missing.retain(|left| !is_there.contains(&left.worker));
+        for left in self.missing.iter().filter(|_| self.follows_logs) {
+            if left.reads_stream {
+                let command = LogCommand::Read { worker: left.worker.clone(), options: left.options() };
+                let _ = self.followers.logs.send(command);
+            }
+            for path in &left.logs {
+                let source = Source {
+                    path: path.clone(),
+                    node: self.node.node.clone(),
+                    worker: Some(left.worker.clone()),
+                    options: left.options(),
+                    not_before: left.not_before,
+                };
+                let _ = self.followers.logs.send(LogCommand::Follow(Box::new(source)));
+            }
+        }
+    }
+
+    fn save(&self) {
+        self.roll.save(self.present.values().chain(&self.missing));
+    }
+
     fn heed(&mut self, changes: Vec<Change>, reports: &Sender<Report>) {
+        let is_other = !changes.is_empty();
         for change in changes {
             match &change {
                 Change::Found(worker) | Change::Changed(worker) => self.follow(worker, reports),
@@ -150,6 +199,10 @@ impl Found {
             }
             self.tell(&change);
             let _ = reports.send(Report::Worker(change));
+        }
+        // After it was told: who is killed in between tells it again.
+        if is_other {
+            self.save();
         }
     }
 
@@ -197,6 +250,12 @@ impl Found {
             version: worker.engine_version.clone(),
             ..LogOptions::default()
         };
+        let not_before = worker.started.map(|started| started.plus(-START_SLACK));
+        let left = self
+            .present
+            .entry(worker.id.clone())
+            .or_insert_with(|| Left::new(worker.id.clone(), worker.leader.pid, &options, not_before));
+        left.reads_stream |= reads_stream;
         if reads_stream && self.outputs.insert((worker.id.clone(), Output::Nowhere)) {
             let what = "its output, as the kernel sees it written".to_owned();
             let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
@@ -228,12 +287,15 @@ impl Found {
             let path = self.reachable(worker, path, *device, *inode);
             let what = format!("the log {}", path.display());
             let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
+            if let Some(left) = self.present.get_mut(&worker.id) {
+                left.logs.push(path.clone());
+            }
             let source = Source {
                 path,
                 node: self.node.node.clone(),
                 worker: Some(worker.id.clone()),
                 options: options.clone(),
-                not_before: worker.started.map(|started| started.plus(-START_SLACK)),
+                not_before,
             };
             let _ = self.followers.logs.send(LogCommand::Follow(Box::new(source)));
         }
@@ -285,6 +347,7 @@ impl Found {
                 let _ = loader.unwatch(ProcessId { pid: key.pid, started: key.start });
             }
         }
+        self.present.remove(worker);
         self.outputs.retain(|(of, _)| of != worker);
         self.ways.retain(|(of, _)| of != worker);
         let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));
@@ -306,6 +369,10 @@ impl Found {
             )));
         }
     }
+}
+
+fn gone(worker: WorkerId, exit: Option<Exit>) -> Change {
+    Change::Gone { worker, exit, at: now() }
 }
 
 fn now() -> WallTime {

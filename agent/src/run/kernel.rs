@@ -275,7 +275,10 @@ impl Kernel {
         let free = self.listeners.as_ref().map_or(taken, |listeners| listeners.pieces.free(taken));
         ring.release_up_to(free);
         if ring.held() > ring.capacity() / 2 {
-            tracing::debug!(bytes = ring.held(), "output waits for too long; its room in the ring is given back");
+            tracing::debug!(
+                bytes = ring.held(),
+                "output waits for too long; its room in the ring is given back"
+            );
             ring.release();
         }
     }

@@ -14,6 +14,7 @@ mod discovery;
 mod drops;
 mod hub;
 mod kernel;
+mod left;
 mod logs;
 mod options;
 mod page;

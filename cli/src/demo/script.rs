@@ -32,6 +32,9 @@ pub(crate) struct Double {
     /// What it prints again and again while it uses its store.
     #[serde(default)]
     pub(crate) chatter: Option<Chatter>,
+    /// Ends when it has done everything, before the others.
+    #[serde(default)]
+    pub(crate) leaves: bool,
 }
 
 /// Lines at a rate.

@@ -278,6 +278,10 @@ impl Keeper {
             self.subscribers.iter_mut().for_each(|subscriber| subscriber.changed(transition));
         }
         (self.stale.findings, self.stale.totals) = (true, true);
+        // What opens and ends before the file is written would be counted nowhere if this process were killed.
+        if transitions.iter().any(|transition| transition.finding.state != FindingState::Changed) {
+            self.save();
+        }
     }
 
     fn pin_findings(&mut self, findings: Vec<Finding>) {

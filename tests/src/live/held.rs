@@ -13,6 +13,8 @@ pub type Rows = BTreeMap<String, u64>;
 
 /// What another run tells otherwise: signs of life, clocks, figures of the moment.
 const OF_THE_RUN: [&str; 3] = ["alive", "clock", "counters"];
+/// What holds until something else is said: how often it is said again depends on restarts.
+const STANDING: [&str; 2] = ["worker", "factor"];
 /// Attributes that are of the processes or the moment.
 const OF_THE_PROCESS: [&str; 3] = ["pid", "pids", "duration_ns"];
 
@@ -25,6 +27,8 @@ pub struct Held {
     pub findings: Rows,
     /// What was said to be lost.
     pub losses: Rows,
+    /// Observations of workers that are not named: somebody else's engines on the same machine, left out.
+    pub of_others: u64,
 }
 
 /// Names that stand for what is another in every run.
@@ -41,16 +45,23 @@ pub fn read(directory: &Path, names: &Names) -> Result<Held, LedgerError> {
     let ledger = EmbeddedLedger::open(directory, Limits::unbounded())?;
     let mut held = Held::default();
     ledger.each_observation(&mut |observation| {
+        let worker = observation.envelope.worker.as_ref();
+        if worker.is_some_and(|worker| names.known(worker.as_str()).is_none()) {
+            held.of_others += 1;
+            return ControlFlow::Continue(());
+        }
         let row = names.row(&observation);
         if matches!(observation.body, Body::Loss(_)) {
             *held.losses.entry(row).or_default() += 1;
         } else if !OF_THE_RUN.contains(&observation.body.kind()) {
-            *held.observations.entry(row).or_default() += 1;
+            let said = held.observations.entry(row).or_default();
+            *said = if STANDING.contains(&observation.body.kind()) { 1 } else { *said + 1 };
         }
         ControlFlow::Continue(())
     })?;
     for finding in ledger.all_findings()?.into_values().flatten() {
-        if finding.state == FindingState::Resolved {
+        let is_of_others = finding.workers.iter().any(|worker| names.known(worker).is_none());
+        if finding.state == FindingState::Resolved || is_of_others {
             continue;
         }
         let mut workers: Vec<String> = finding.workers.iter().map(|worker| names.worker(worker)).collect();
@@ -82,10 +93,14 @@ pub fn differences<'r>(here: &'r Rows, there: &'r Rows) -> Vec<(&'r str, u64, u6
 // === impl Names ===
 
 impl Names {
-    /// A worker's id as its name: `{engine}-{leader pid}-{hash}`.
+    /// The name of a worker by its id, `{engine}-{leader pid}-{hash}`.
+    fn known(&self, id: &str) -> Option<&String> {
+        let pid = id.rsplit('-').nth(1)?.parse().ok()?;
+        self.pids.get(&pid)
+    }
+
     fn worker(&self, id: &str) -> String {
-        let pid = id.rsplit('-').nth(1).and_then(|pid| pid.parse().ok());
-        pid.and_then(|pid: u32| self.pids.get(&pid)).cloned().unwrap_or_else(|| id.to_owned())
+        self.known(id).cloned().unwrap_or_else(|| id.to_owned())
     }
 
     fn text(&self, text: &str) -> String {

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SCRIPT: &str = include_str!("load.toml");
-/// The double whose output is a pipe.
-const PIPED: &str = "says-in-pipe";
+/// The doubles whose output is a pipe.
+const PIPED: [&str; 2] = ["says-in-pipe", "leaves-early"];
 /// What the doubles take longer than they are told to.
 const PATIENCE: u32 = 4;
 
@@ -28,6 +28,7 @@ impl Load {
     pub(crate) fn start(binary: &Path, directory: &Path, seconds: u32) -> Result<Self> {
         let script = SCRIPT
             .replace("{rounds}", &(seconds * 4 / 3).max(2).to_string())
+            .replace("{few}", &(seconds * 9).to_string())
             .replace("{lines}", &(seconds * 20).to_string());
         std::fs::create_dir_all(directory.join("logs"))?;
         std::fs::create_dir_all(directory.join("models"))?;
@@ -60,7 +61,7 @@ impl Load {
             command.env(name, fill(value));
         }
         command.env("KVPROV_DEMO_DOUBLE", format!("{name}:{}", self.directory.display()));
-        if name == PIPED {
+        if PIPED.contains(&name.as_str()) {
             command.stdout(Stdio::piped()).stderr(Stdio::null());
         } else {
             let log = std::fs::File::create(self.directory.join("logs").join(format!("{name}.log")))?;

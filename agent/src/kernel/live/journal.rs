@@ -31,7 +31,9 @@ const SEGMENTS: usize = 4096;
 const MAX_LINE: usize = 256 * 1024;
 /// Batches that are not tried to be written after one failed.
 const PAUSE: u32 = 64;
-const VERSION: u32 = 2;
+/// A segment may become so long, or twice as long as what it told at its begin: a restart reads one.
+const SHORT: u64 = 1 << 20;
+const VERSION: u32 = 3;
 
 /// What a line is about, beside its record.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -125,6 +127,8 @@ pub struct Journal {
     next: u64,
     /// Of the one that is written.
     size: u64,
+    /// Bytes of its first batch, which tells what is known.
+    told: u64,
     buffer: Vec<u8>,
     /// Of the batch that is written.
     brief: Brief,
@@ -147,6 +151,7 @@ impl Journal {
             segments: VecDeque::new(),
             next: 0,
             size: 0,
+            told: 0,
             buffer: Vec::new(),
             brief: Brief::default(),
             pause: 0,
@@ -203,7 +208,7 @@ impl Journal {
 
     /// Whether the next batch begins a segment, which then has to tell what is known.
     pub(super) fn begins_segment(&self) -> bool {
-        self.file.is_none() || self.size >= self.limit / PART
+        self.file.is_none() || self.size >= (self.limit / PART).min(self.told.saturating_mul(2).max(SHORT))
     }
 
     /// Whether nothing waits to be written.
@@ -326,6 +331,7 @@ impl Journal {
             let header = serde_json::json!({"journal": VERSION, "ring": self.ring});
             writeln!(file, "{header}")?;
             self.size = 0;
+            self.told = self.buffer.len() as u64;
             self.file = Some(file);
         }
         if let Some(file) = &mut self.file {
@@ -349,6 +355,14 @@ impl Journal {
             // What cannot be removed is not read any more either.
             let _ = std::fs::remove_file(self.path(number));
             self.counts.segments_dropped += 1;
+        }
+    }
+
+    /// Drops all segments but the one that is written: it tells what is known, so that a restart reads little.
+    pub(super) fn drop_before(&mut self) {
+        while self.segments.len() > 1 {
+            let Some((number, _)) = self.segments.pop_front() else { return };
+            let _ = std::fs::remove_file(self.path(number));
         }
     }
 

@@ -43,6 +43,7 @@ use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
 use kvprov_model::observation::{Body, Loss, SourceKind};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// After a close that others outlive, an open file that nobody touches for this long is no longer used (a child that
 /// was forked holds it, and never closes it), in nanoseconds.
@@ -51,6 +52,9 @@ const CLOSE_WAIT: u64 = 2_000_000_000;
 const PROCESSES: usize = 64 * 1024;
 /// Threads with a listing that may explain what follows.
 const LISTINGS: usize = 1024;
+
+/// Files of models of which the last open is remembered.
+const MODELS: usize = 4096;
 
 /// Where the records come from.
 #[derive(Debug, Clone)]
@@ -65,7 +69,7 @@ pub struct LiveOptions {
 pub type Recorder<'n> = Box<dyn FnMut(&WorkerId, &Record) + Send + 'n>;
 
 /// A record that waits for the commit.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Pending {
     worker: u32,
     position: u64,
@@ -104,6 +108,8 @@ pub struct LiveKernel<'n> {
     connections: Connections,
     listings: Bounded<u32, Listing>,
     pending: Vec<Pending>,
+    /// The last open of each file of a model: whoever begins a journal anew tells of them, for they may not be read yet.
+    models: Bounded<(u32, Arc<str>), Pending>,
     journal: Option<Journal>,
     recorder: Option<Recorder<'n>>,
     /// Segments of the journal that this agent began, and one more.
@@ -142,6 +148,7 @@ impl<'n> LiveKernel<'n> {
             connections: Connections::new(),
             listings: Bounded::new(LISTINGS),
             pending: Vec::new(),
+            models: Bounded::new(MODELS),
             journal: None,
             recorder: None,
             segment: 1,

@@ -6,7 +6,7 @@ use super::descriptors::{At, OpenFile};
 use super::journal::{Journal, Line, Remark};
 use super::notice::{ModelOpen, Notice};
 use super::process::Process;
-use super::{Listing, LiveKernel, take, worker_at};
+use super::{Listing, LiveKernel, Pending, take, worker_at};
 use crate::kernel::names::FileRole;
 use crate::kernel::record::{Operation, Record};
 use crate::source::{Place, Sink};
@@ -117,8 +117,11 @@ impl LiveKernel<'_> {
                         wall: record.ts.and_then(WallTime::from_unix_seconds).unwrap_or(WallTime(0)),
                         position,
                     };
-                    if let Some(worker) = worker_at(&self.workers, worker) {
-                        notices(Notice::Model(open, worker));
+                    if let Some(id) = worker_at(&self.workers, worker) {
+                        let key = (worker, Arc::clone(&open.path));
+                        let again = Pending { worker, position, time, record: record.clone(), remark };
+                        self.models.insert(key, again);
+                        notices(Notice::Model(open, id));
                     }
                 }
                 _ => self.bring_back_open(file, &record, path, at),
@@ -192,6 +195,12 @@ impl LiveKernel<'_> {
             for worker in self.workers.iter().flatten() {
                 worker.reader.keep(&mut |kept| journal.kept(worker.id.as_str(), &kept));
             }
+            for (_, model) in self.models.iter() {
+                if let Some(worker) = worker_at(&self.workers, model.worker) {
+                    let (position, time) = (model.position, model.time);
+                    journal.record(worker.as_str(), position, time, &model.record, model.remark);
+                }
+            }
             let first = self.workers.iter().flatten().map(|worker| worker.id.as_str()).next();
             for (file, path) in self.descriptors.directories() {
                 if let Some(worker) = first.filter(|_| self.roles.is_of_a_store(path)) {
@@ -221,6 +230,12 @@ impl LiveKernel<'_> {
             }
         }
         for pending in &self.pending {
+            if let (Remark::Opened(..), Some(path)) = (pending.remark, &pending.record.path)
+                && let Some(named) = self.roles.of_store(path)
+                && matches!(*named.role, FileRole::Model(_))
+            {
+                self.models.insert((pending.worker, Arc::clone(path)), pending.clone());
+            }
             if let Some(worker) = worker_at(&self.workers, pending.worker) {
                 let (worker, position, time) = (worker.as_str(), pending.position, pending.time);
                 let (record, remark) = (&pending.record, pending.remark);
@@ -238,6 +253,9 @@ impl LiveKernel<'_> {
         }
         if !journal.commit(resume) {
             self.losses.one("batch not written to the journal");
+        } else if begins {
+            // The batches before were handed over before this one came, and what they leave known stands in this segment.
+            journal.drop_before();
         }
         self.resume = resume;
     }
