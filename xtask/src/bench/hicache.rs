@@ -40,7 +40,7 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
         turns.push(turn);
     }
     println!(
-        "{rounds} turns of {BURSTS} bursts of {PAGES} sets and gets; medians. The band: without the agent, one to the other."
+        "{rounds} turns of {BURSTS} bursts of {PAGES} sets and gets, the burst at the fastest tenth; medians of the turns. The band: without the agent, one to the other."
     );
     let mut figures = Vec::new();
     let ways: [(&str, fn(&Cost) -> f64); 2] = [

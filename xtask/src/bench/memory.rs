@@ -17,7 +17,10 @@ pub(super) fn run(binary: &Path, place: Option<&Place>) -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let mut live = Live::start(binary, directory.path(), None)?;
     std::thread::sleep(REST);
-    println!("{:<22}{:>12}{:>12}{:>12}", "MiB", "resident", "anonymous", "share (Pss)");
+    println!(
+        "{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "MiB", "resident", "anonymous", "program", "ring", "share (Pss)"
+    );
     let mut figures = look(&live, "at rest")?;
     if let Some(place) = place {
         let files = directory.path().join("store");
@@ -38,9 +41,13 @@ fn look(live: &Live, when: &str) -> Result<Vec<Figure>> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("reading a status")?;
         let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
             .context("reading a process' maps")?;
-        let [resident, anonymous] = ["VmRSS:", "RssAnon:"].map(|name| mebibytes(&status, name));
+        let [resident, anonymous, file, shared] =
+            ["VmRSS:", "RssAnon:", "RssFile:", "RssShmem:"].map(|name| mebibytes(&status, name));
         let share = mebibytes(&rollup, "Pss:");
-        println!("{:<22}{resident:>12.1}{anonymous:>12.1}{share:>12.1}", format!("{name} {when}"));
+        println!(
+            "{:<22}{resident:>12.1}{anonymous:>12.1}{file:>12.1}{shared:>12.1}{share:>12.1}",
+            format!("{name} {when}")
+        );
         let goal = if name == "agent" && when == "at rest" { Goal::AtMost(GOAL) } else { Goal::None };
         figures.push(Figure::new(format!("memory of the {name} {when}, resident"), resident, "MiB", goal));
     }
