@@ -2,7 +2,7 @@
 //!
 //! Cheap checks come first, so that a slip is told in seconds. All of them run on every machine that has rustup.
 
-use crate::{docs, score, setup, step, tidy};
+use crate::{docs, lab, score, setup, step, tidy};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,6 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step::check("kernel tests", || {
         step::cargo(&["test", "--quiet", "--package", "kvprov-loader", "--features", "attach"])
     })?;
+    if arguments.long {
+        step::check("kills", || lab::kill::in_short(&binary))?;
+    }
     step::check("score", || score::of_corpus(&binary))
 }
 

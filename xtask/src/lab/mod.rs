@@ -7,7 +7,7 @@
 
 mod cases;
 mod http;
-mod kill;
+pub(crate) mod kill;
 pub(crate) mod live;
 mod load;
 mod table;
