@@ -100,6 +100,7 @@ impl History {
         let mut keys: BTreeMap<String, Vec<Event>> = BTreeMap::new();
         let mut actors: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
         let mut owners: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
+        let mut losers: BTreeMap<Rc<WorkerId>, bool> = BTreeMap::new();
         let read = view.store(store);
         for (index, observation) in read.iter().enumerate() {
             let Body::Artifact(artifact) = &observation.body else { continue };
@@ -116,8 +117,10 @@ impl History {
                     actor
                 }
             };
-            // What the kernel lost until then is told before a node says that it was heard up to there.
-            if observation.envelope.source == SourceKind::Kernel && !is_heard(view, &actor, observation) {
+            // Of who loses calls, what was lost until then is told before its node says that it was heard up to there.
+            let loses =
+                *losers.entry(Rc::clone(&actor)).or_insert_with(|| !lost_calls(view, &actor).is_empty());
+            if loses && !is_heard(view, &actor, observation) {
                 continue;
             }
             if *action == ArtifactAction::Written && !owners.contains(&actor) {
