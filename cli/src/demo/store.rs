@@ -46,9 +46,8 @@ impl<'u> Store<'u> {
         let Some(Turn { place, of }) = self.usage.turn else { return };
         let due = round * of + place;
         // No file: nobody had a turn yet.
-        let next = || {
-            std::fs::read_to_string(&self.turn).ok().and_then(|text| text.parse().ok()).unwrap_or(0_u64)
-        };
+        let next =
+            || std::fs::read_to_string(&self.turn).ok().and_then(|text| text.parse().ok()).unwrap_or(0_u64);
         while next() < due {
             std::thread::sleep(Duration::from_millis(2));
         }

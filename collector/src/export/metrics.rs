@@ -316,8 +316,9 @@ fn losses(made: &Made, seen: &Seen) -> Result<(), prometheus::Error> {
     let mut lost: BTreeMap<(String, String), u64> = seen.numbers.lost.clone();
     for loss in seen.workers.iter().flat_map(|worker| &worker.losses) {
         // Agents use words of a closed list; what does not look like one is not taken for a label.
-        let is_word =
-            |text: &str| text.len() <= 48 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_ ".contains(&b));
+        let is_word = |text: &str| {
+            text.len() <= 48 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_ ".contains(&b))
+        };
         let word = |text: &str| if is_word(text) { text.to_owned() } else { "other".to_owned() };
         let mut key = (word(&loss.stage), word(&loss.reason));
         if !lost.contains_key(&key) && lost.len() >= LOSSES {

@@ -119,7 +119,8 @@ impl LiveKernel<'_> {
                     };
                     if let Some(id) = worker_at(&self.workers, worker) {
                         let key = (worker, Arc::clone(&open.path));
-                        let again = Pending { worker, position, time, record: record.clone(), remark };
+                        let again =
+                            Pending { worker, position, time, record: record.clone(), remark, brief: false };
                         self.models.insert(key, again);
                         notices(Notice::Model(open, id));
                     }
