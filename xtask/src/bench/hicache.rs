@@ -43,7 +43,7 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
         "{rounds} turns of {BURSTS} bursts of {PAGES} sets and gets, the burst at the fastest tenth; medians of the turns. The band: without the agent, one to the other."
     );
     let mut figures = Vec::new();
-    let ways: [(&str, fn(&Cost) -> f64); 2] = [
+    let ways: [(&str, Way); 2] = [
         ("rate by the clock", |cost| 1.0 / cost.clock),
         ("rate by processor time", |cost| 1.0 / cost.processor),
     ];
@@ -61,6 +61,9 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
     }
     Ok(figures)
 }
+
+/// One way to measure a cost.
+type Way = fn(&Cost) -> f64;
 
 fn print_turn(round: usize, ([first, second], with): &([Cost; 2], Cost)) {
     let show = |cost: &Cost| format!("{:.1} us ({:.1} us)", cost.clock * 1e6, cost.processor * 1e6);
