@@ -77,7 +77,11 @@ fn load(directory: &Path, model: &Model) -> anyhow::Result<()> {
     if !weights.exists() {
         let temporary: PathBuf = directory.join(format!("model.{}.part", std::process::id()));
         std::fs::write(&temporary, weights_of(&model.seed))?;
-        std::fs::rename(&temporary, &weights)?;
+        // Not by a rename, which would put a second file in the place of the one that another double has open.
+        match std::fs::hard_link(&temporary, &weights) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => std::fs::remove_file(&temporary)?,
+        }
     }
     std::fs::read(&weights).with_context(|| format!("reading {}", weights.display()))?;
     Ok(())
