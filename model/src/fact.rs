@@ -68,6 +68,8 @@ crate::documented_constants! {
     KV_EVENTS = "kv_events";
     /// `true` when LoRA adapters are served.
     LORA = "lora";
+    /// Adapters that are there from the start, as `name=directory`, comma-separated.
+    ADAPTER_DIRECTORIES = "adapter_directories";
     /// Adapters that ran at the time of the observation, comma-separated.
     ADAPTERS_RUNNING = "adapters_running";
     /// Lifetime of a lease in seconds.

@@ -286,6 +286,8 @@ pub(crate) struct RawProcess {
     #[serde(default)]
     pub(crate) lists: Vec<String>,
     #[serde(default)]
+    pub(crate) named: Vec<String>,
+    #[serde(default)]
     pub(crate) files: Vec<String>,
     pub(crate) example: Spanned<OneOrMore>,
     #[serde(default, rename = "note")]

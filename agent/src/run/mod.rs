@@ -12,6 +12,7 @@ mod adapt;
 mod alive;
 mod discovery;
 mod drops;
+mod earlier;
 mod hub;
 mod kernel;
 mod left;
