@@ -10,6 +10,7 @@ use crate::key::KeyGrammars;
 use crate::matcher::Matcher;
 use crate::metric::MetricTable;
 use crate::process::ProcessTable;
+use crate::span::SpanTable;
 use crate::template::Template;
 use crate::validate::{Build, Example};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub struct Packs {
     pub(crate) known_settings: Arc<KnownSettings>,
     pub(crate) keys: KeyGrammars,
     pub(crate) processes: ProcessTable,
+    pub(crate) spans: SpanTable,
     pub(crate) examples: Vec<Example>,
     pub(crate) matcher: OnceLock<Matcher>,
 }
@@ -88,6 +90,11 @@ impl Packs {
     /// Meanings of metrics.
     pub fn metrics(&self) -> &MetricTable {
         &self.metrics
+    }
+
+    /// Spans that tell of requests.
+    pub fn spans(&self) -> &SpanTable {
+        &self.spans
     }
 
     /// Grammars of keys and names.

@@ -34,6 +34,8 @@ pub(crate) struct PackFile {
     pub(crate) weights: Vec<Spanned<RawWeights>>,
     #[serde(default)]
     pub(crate) process: Vec<Spanned<RawProcess>>,
+    #[serde(default)]
+    pub(crate) span: Vec<Spanned<RawSpan>>,
 }
 
 /// `[[template]]`.
@@ -290,6 +292,18 @@ pub(crate) struct RawProcess {
     pub(crate) example: Spanned<OneOrMore>,
     #[serde(default, rename = "note")]
     _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// `[[span]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawSpan {
+    pub(crate) id: String,
+    pub(crate) name: Spanned<String>,
+    pub(crate) attributes: BTreeMap<String, Spanned<String>>,
+    pub(crate) example: Spanned<String>,
     #[serde(default, rename = "source")]
     _source: String,
 }

@@ -7,6 +7,7 @@ mod entries;
 mod examples;
 mod lines;
 mod processes;
+mod spans;
 
 use crate::body::field_of;
 use crate::error::PackError;
@@ -17,6 +18,7 @@ use crate::load::{Files, Packs};
 use crate::metric::MetricTable;
 use crate::process::{ProcessSignature, ProcessTable};
 use crate::schema::{PackFile, line_of};
+use crate::span::SpanTable;
 use crate::template::{Target, Template};
 use crate::version::{Version, VersionRange};
 use kvprov_model::observation::Body;
@@ -56,6 +58,7 @@ pub(crate) struct Build {
     keys: Vec<KeyGrammar>,
     weights: Vec<WeightsGrammar>,
     processes: Vec<ProcessSignature>,
+    spans: SpanTable,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
     ids: BTreeMap<String, String>,
@@ -78,6 +81,7 @@ pub(crate) enum ExampleOf {
     Key(String),
     Weights(String),
     Process(String),
+    Span(String),
 }
 
 /// One file that is being read.
@@ -109,6 +113,7 @@ impl Build {
             facts: build.facts,
             processes: ProcessTable::new(build.processes, known_settings.clone()),
             known_settings,
+            spans: build.spans,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,
             matcher: std::sync::OnceLock::new(),

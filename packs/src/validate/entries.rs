@@ -55,6 +55,9 @@ impl Build {
                 self.processes.push(signature);
             }
         }
+        for entry in file.span {
+            self.span(context, &entry);
+        }
     }
 
     fn json(&mut self, context: &Context<'_>, entry: &Spanned<RawJson>) -> Option<JsonSignature> {

@@ -54,6 +54,13 @@ impl Packs {
                 Some(file) => format!("the example is read as {}; order the expressions", file.factor),
                 None => "the example does not match; correct the expression or the example".to_owned(),
             },
+            ExampleOf::Span(id) => match self.spans.lookup(&example.text) {
+                Some(found) if found.id == *id => return None,
+                Some(found) => {
+                    format!("the example is read as {}; narrow that name or order them", found.id)
+                }
+                None => "the example is no such name; correct the name or the example".to_owned(),
+            },
             ExampleOf::Process(id) => {
                 let arguments = words(&example.text);
                 match self.processes.recognise(&arguments, "", &mut Grants) {
