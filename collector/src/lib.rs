@@ -9,6 +9,7 @@ pub mod export;
 pub mod intake;
 pub mod ledger;
 pub mod lineage;
+pub mod otlp;
 pub mod receive;
 pub mod run;
 pub mod serve;
