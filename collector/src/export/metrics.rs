@@ -318,6 +318,11 @@ fn receivers(
     for (outcome, count) in outcomes {
         spans.with_label_values(&[outcome]).inc_by(count);
     }
+    made.counter(
+        "kvprov_engine_span_content_removed_total",
+        "Attributes and events with prompts or answers that were taken out of spans before they were handed on.",
+        stats.spans.content_removed,
+    )?;
     let ahead = GaugeVec::new(
         Opts::new(
             "kvprov_node_clock_ahead_seconds",

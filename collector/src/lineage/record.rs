@@ -7,11 +7,12 @@ use crate::otlp::context::Context;
 use crate::view::View;
 use crate::view::request::printed_ids;
 use kvprov_model::clock::WallTime;
+use kvprov_model::finding::Finding;
 use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::Lineage;
 use kvprov_model::observation::{Body, Observation, RequestLeg, Role, SourceKind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ids by which one request is known that are kept.
 const IDS: usize = 32;
@@ -72,6 +73,23 @@ pub fn of(view: &View<'_>, stem: &RequestStem, lineage: Lineage) -> Record {
             .or_else(|| greatest(|leg| leg.completion_tokens)),
         traceparent: parent(&observations).map(|parent| parent.to_string()),
         findings: Vec::new(),
+    }
+}
+
+/// Fills in the findings that name each request.
+pub fn name_findings(records: &mut [Record], findings: &[Finding]) {
+    let places: BTreeMap<String, usize> =
+        records.iter().enumerate().map(|(place, record)| (record.lineage.request.clone(), place)).collect();
+    for finding in findings {
+        let id = finding.id.as_str();
+        for request in &finding.requests {
+            let place = places.get(RequestStem::of(request).as_str()).copied();
+            if let Some(record) = place.and_then(|place| records.get_mut(place))
+                && record.findings.last().is_none_or(|last| last != id)
+            {
+                record.findings.push(id.to_owned());
+            }
+        }
     }
 }
 
