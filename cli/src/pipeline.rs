@@ -5,7 +5,10 @@ use anyhow::Context;
 use kvprov_agent::bundle::{Bundle, Report};
 use kvprov_collector::evaluate::{all_subjects, evaluate};
 use kvprov_collector::ledger::{EmbeddedLedger, Ledger, Limits, MemoryLedger};
-use kvprov_collector::lineage::{self, record::{self, Record}};
+use kvprov_collector::lineage::{
+    self,
+    record::{self, Record},
+};
 use kvprov_collector::run::pages::{self, WorkerEntry};
 use kvprov_collector::view::{Progress, View};
 use kvprov_model::finding::Finding;

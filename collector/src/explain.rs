@@ -39,19 +39,26 @@ pub fn request(record: &Record, findings: &[&Finding]) -> Words {
         (_, Some("failed")) => "FAILED: its KV did not arrive",
         (_, Some("recomputed")) => "RECOMPUTED: its KV did not arrive, and nobody was told",
         (LineageStatus::Consistent, _) => "consistent: one model computed and decoded it",
-        (LineageStatus::Unverified, _) => "unverified: whether one model computed and decoded it is not known",
+        (LineageStatus::Unverified, _) => {
+            "unverified: whether one model computed and decoded it is not known"
+        }
     };
     let mut unknown = Vec::new();
     for (name, point) in named(record) {
         unknown.extend(point.unknown.as_ref().map(|what| format!("{name}: {what}")));
     }
     for finding in findings {
-        unknown.extend(finding.unknown.iter().filter(|what| !unknown.contains(what)).cloned().collect::<Vec<_>>());
+        unknown.extend(
+            finding.unknown.iter().filter(|what| !unknown.contains(what)).cloned().collect::<Vec<_>>(),
+        );
     }
     Words {
         headline: headline.to_owned(),
         what: what(record),
-        points: named(record).into_iter().map(|(name, point)| (name, describe(name, point, record))).collect(),
+        points: named(record)
+            .into_iter()
+            .map(|(name, point)| (name, describe(name, point, record)))
+            .collect(),
         parts: parts(record),
         unknown,
         cost: cost(record, findings),
@@ -72,7 +79,11 @@ pub fn worker(entry: &WorkerEntry) -> String {
     );
     if let Some(last) = entry.epochs.last().filter(|epoch| epoch.changed.is_some()) {
         let (changed, since) = (last.changed.as_deref(), last.since.as_deref());
-        text.push_str(&format!("; its {} changed at {}", changed.unwrap_or("revision"), since.unwrap_or("?")));
+        text.push_str(&format!(
+            "; its {} changed at {}",
+            changed.unwrap_or("revision"),
+            since.unwrap_or("?")
+        ));
     }
     match (&entry.gone, entry.exit_signal, entry.exit_status) {
         (Some(gone), Some(signal), _) => text.push_str(&format!("; ended by signal {signal} at {gone}")),
@@ -95,7 +106,7 @@ pub fn worker(entry: &WorkerEntry) -> String {
 fn named(record: &Record) -> [(&'static str, &Point); 4] {
     let points = &record.lineage.points;
     [
-        ("asked for", &points.request),
+        ("asked", &points.request),
         ("prefill", &points.prefill),
         ("kv", &points.artifact),
         ("decode", &points.decode),
@@ -123,7 +134,9 @@ fn what(record: &Record) -> String {
         (LineageStatus::Divergent, _) => {
             format!("{decoder} decoded it from KV of another revision than its own.")
         }
-        (_, Some("failed")) => format!("The KV that {decoder} needed did not arrive, and the request failed."),
+        (_, Some("failed")) => {
+            format!("The KV that {decoder} needed did not arrive, and the request failed.")
+        }
         (_, Some("recomputed")) => format!(
             "The KV that {decoder} needed did not arrive. It computed the prompt{tokens} itself and answered: the text is \
              right, the time and the work are lost."
@@ -149,7 +162,7 @@ fn describe(name: &str, point: &Point, record: &Record) -> String {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(point.worker.clone());
     parts.extend(point.model.as_ref().map(|model| format!("model {model}")));
-    if name == "asked for" {
+    if name == "asked" {
         let numbers = [
             ("prompt tokens", record.prompt_tokens),
             ("of them cached", record.cached_tokens),
@@ -212,7 +225,8 @@ fn cost(record: &Record, findings: &[&Finding]) -> Option<String> {
         }
         (Some("failed"), _) => Some("the request, and the prefill that was done for it".to_owned()),
         (_, Some(tokens)) if record.lineage.status == LineageStatus::Divergent => {
-            let answered = record.completion_tokens.map(|n| format!(", {n} tokens of answer that cannot be trusted"));
+            let answered =
+                record.completion_tokens.map(|n| format!(", {n} tokens of answer that cannot be trusted"));
             Some(format!("{tokens} prompt tokens of another model{}", answered.unwrap_or_default()))
         }
         _ => {
@@ -234,12 +248,15 @@ fn advice(record: &Record, findings: &[&Finding]) -> Vec<String> {
     if !advice.is_empty() {
         return advice;
     }
+    let arrived_not =
+        matches!(record.lineage.points.artifact.outcome.as_deref(), Some("recomputed" | "failed"));
     advice.push(
         match record.lineage.status {
             LineageStatus::Divergent => {
                 "take the decode worker out of rotation until both sides run one revision, then ask again; answers given \
                  meanwhile cannot be trusted"
             }
+            _ if arrived_not => "read the log of the decode worker at that time: it says why the KV did not arrive",
             LineageStatus::Unverified => {
                 "nothing is known to be wrong; what is unknown above says which source is missing (kvprov doctor on the \
                  node tells how to get it)"
@@ -313,7 +330,9 @@ mod tests {
     #[test]
     fn a_usual_request_is_calm() {
         let words = request(&record(LineageStatus::Consistent, "transfer", point("d0", "aa")), &[]);
-        assert!(words.what.ends_with("nothing is amiss.") && words.cost.is_none() && words.unknown.is_empty());
+        assert!(
+            words.what.ends_with("nothing is amiss.") && words.cost.is_none() && words.unknown.is_empty()
+        );
         assert_eq!(words.advice, ["nothing"]);
     }
 }

@@ -163,7 +163,10 @@ fn engine_span(trace: u8, request: &str, answer: i64) -> Span {
         kind: 2,
         start_time_unix_nano: now - 1_000_000_000,
         end_time_unix_nano: now,
-        attributes: vec![text("gen_ai.request.id", request), number("gen_ai.usage.completion_tokens", answer)],
+        attributes: vec![
+            text("gen_ai.request.id", request),
+            number("gen_ai.usage.completion_tokens", answer),
+        ],
         ..Span::default()
     }
 }
@@ -190,8 +193,14 @@ fn a_recomputed_request_is_told_with_its_points_and_its_finding() {
     let said = attributes(&root.attributes);
     assert_eq!(said["gen_ai.request.id"], "lab-1");
     assert_eq!(said["kvprov.request.ids"], "cmpl-lab-1-0-0a1b2c3d lab-1");
-    assert_eq!((said["gen_ai.usage.input_tokens"].as_str(), said["gen_ai.usage.output_tokens"].as_str()), ("102", "8"));
-    assert_eq!((said["gen_ai.request.model"].as_str(), said["http.response.status_code"].as_str()), ("m", "200"));
+    assert_eq!(
+        (said["gen_ai.usage.input_tokens"].as_str(), said["gen_ai.usage.output_tokens"].as_str()),
+        ("102", "8")
+    );
+    assert_eq!(
+        (said["gen_ai.request.model"].as_str(), said["http.response.status_code"].as_str()),
+        ("m", "200")
+    );
     assert_eq!(said["kvprov.traced_because"], "recomputed");
     assert!(root.parent_span_id.is_empty() && root.trace_id.len() == 16 && root.status.is_none());
     let event = attributes(&root.events[0].attributes);
@@ -259,7 +268,9 @@ fn a_request_is_told_below_the_engine_s_span_and_what_engines_send_is_handed_on(
     assert_eq!(spans["kvprov.request"].parent_span_id, vec![9; 8]);
     assert_eq!(spans["decode"].trace_id, vec![9; 16]);
     let kept = sink.kept.requests();
-    assert!(kept.iter().any(|request| *request == of_decode) && kept.iter().any(|request| *request == of_prefill));
+    assert!(
+        kept.iter().any(|request| *request == of_decode) && kept.iter().any(|request| *request == of_prefill)
+    );
     let lineages = page(&collector, "/api/v1/lineages?request=cmpl-lab-1-0");
     assert!(lineages.contains(&format!("00-{}-{}-01", "09".repeat(16), "09".repeat(8))), "{lineages}");
     assert_eq!(metric(&collector, "kvprov_engine_spans_total{outcome=\"told\"}"), Some(3.0));
@@ -320,7 +331,9 @@ fn a_backend_that_is_down_gets_everything_when_it_is_back_whoever_was_killed_mea
     let sink = Sink::at(address);
     sink.kept.fail_with(503);
     let again = start(settings(&endpoint), Some(directory.path()));
-    until("it is not tried", || metric(&again, "kvprov_traces_retries_total").is_some_and(|times| times >= 2.0));
+    until("it is not tried", || {
+        metric(&again, "kvprov_traces_retries_total").is_some_and(|times| times >= 2.0)
+    });
     sink.kept.fail_with(0);
     let spans = sink.kept.until(4);
     until("the engine's spans are lost", || sink.kept.requests().iter().any(|request| *request == of_engine));
@@ -355,7 +368,8 @@ fn a_request_is_told_again_under_the_same_ids_when_it_becomes_another() {
     usual(&mut scene, "lab-1");
     scene.worker("d0").weights_from("07:59:00", "bb");
     let mut later = told(scene);
-    let offset = at_first.last().unwrap().envelope.wall.unwrap().since(later.last().unwrap().envelope.wall.unwrap());
+    let offset =
+        at_first.last().unwrap().envelope.wall.unwrap().since(later.last().unwrap().envelope.wall.unwrap());
     for observation in &mut later {
         observation.envelope.wall = observation.envelope.wall.map(|wall| wall.plus(offset));
     }
@@ -393,7 +407,8 @@ fn hostile_spans_are_bounded_and_counted() {
     assert_eq!(send_spans(&collector, &spans_request(vec![of_one; 30_000])), 200);
     assert_eq!(send_spans(&collector, &vec![0xff; 5000]), 400);
     assert_eq!(send_spans(&collector, &vec![0; 5 << 20]), 413);
-    let count = |outcome: &str| metric(&collector, &format!("kvprov_engine_spans_total{{outcome=\"{outcome}\"}}"));
+    let count =
+        |outcome: &str| metric(&collector, &format!("kvprov_engine_spans_total{{outcome=\"{outcome}\"}}"));
     assert_eq!((count("told"), count("unknown")), (Some(1.0 + 4096.0), Some(100_000.0)));
     assert_eq!(count("dropped"), Some(3.0 + 30_000.0 - 4096.0));
     let requests = |outcome: &str| {
@@ -406,8 +421,7 @@ fn hostile_spans_are_bounded_and_counted() {
 fn a_full_queue_drops_the_oldest_and_says_so() {
     let address = Sink::start().address;
     let queue_bytes = 1 << 20;
-    let collector =
-        start(Settings { queue_bytes, ..settings(&format!("http://{address}/v1/traces")) }, None);
+    let collector = start(Settings { queue_bytes, ..settings(&format!("http://{address}/v1/traces")) }, None);
     let large = Span { attributes: vec![text("note", &"x".repeat(300 << 10))], ..engine_span(1, "", 1) };
     let sent: Vec<Vec<u8>> = (1..=6)
         .map(|trace| spans_request(vec![Span { trace_id: vec![trace; 16], ..large.clone() }]))
@@ -465,7 +479,9 @@ fn content_comes_out_nowhere() {
     recomputed(&mut scene, "lab-1");
     usual(&mut scene, "lab-2");
     offer(&collector, told(scene));
-    until("nothing waits", || metric(&collector, "kvprov_traces_queue_spans").is_some_and(|waits| waits >= 9.0));
+    until("nothing waits", || {
+        metric(&collector, "kvprov_traces_queue_spans").is_some_and(|waits| waits >= 9.0)
+    });
     let holds = |bytes: &[u8]| bytes.windows(WORDS.len()).any(|window| window == WORDS.as_bytes());
     let mut open = vec![directory.path().to_owned()];
     let mut files = 0;

@@ -96,13 +96,35 @@ impl Asking {
         Ok((read(answer[name].take())?, total))
     }
 
-    /// An answer; `None`: there is no such thing.
+    /// An answer; `None`: there is no such thing. One that is not there yet is asked for again.
     async fn get(&self, path: &[&str], query: &[(&str, String)]) -> anyhow::Result<Option<Value>> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["api", "v1"]).extend(path);
         }
         url.query_pairs_mut().extend_pairs(query);
+        let mut answer = self.fetch(url.clone()).await?;
+        for _ in 1..TIMES {
+            if answer.0 != StatusCode::SERVICE_UNAVAILABLE {
+                break;
+            }
+            tokio::time::sleep(BETWEEN).await;
+            answer = self.fetch(url.clone()).await?;
+        }
+        let (status, answer) = answer;
+        match status {
+            StatusCode::OK => Ok(Some(answer)),
+            StatusCode::NOT_FOUND if answer["error"].is_object() => Ok(None),
+            _ => {
+                let word =
+                    |name: &str| answer["error"][name].as_str().unwrap_or("no reason given").to_owned();
+                bail!("the collector at {} cannot answer: {}; {}", self.api, word("what"), word("do"))
+            }
+        }
+    }
+
+    /// Status and body of one answer.
+    async fn fetch(&self, url: Url) -> anyhow::Result<(StatusCode, Value)> {
         let sent = self.client.get(url).send().await;
         let mut response = match sent {
             Ok(response) => response,
@@ -117,7 +139,9 @@ impl Asking {
         };
         let status = response.status();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.with_context(|| format!("reading from {}", self.api))? {
+        while let Some(chunk) =
+            response.chunk().await.with_context(|| format!("reading from {}", self.api))?
+        {
             anyhow::ensure!(
                 body.len() + chunk.len() <= MAX_ANSWER,
                 "the answer of {} is longer than {MAX_ANSWER} bytes; is it a kvprov collector?",
@@ -125,16 +149,10 @@ impl Asking {
             );
             body.extend_from_slice(&chunk);
         }
-        let answer: Value = serde_json::from_slice(&body)
-            .with_context(|| format!("{} answers {status} and no JSON; is it a kvprov collector?", self.api))?;
-        match status {
-            StatusCode::OK => Ok(Some(answer)),
-            StatusCode::NOT_FOUND if answer["error"].is_object() => Ok(None),
-            _ => {
-                let word = |name: &str| answer["error"][name].as_str().unwrap_or("no reason given").to_owned();
-                bail!("the collector at {} cannot answer: {}; {}", self.api, word("what"), word("do"))
-            }
-        }
+        let answer: Value = serde_json::from_slice(&body).with_context(|| {
+            format!("{} answers {status} and no JSON; is it a kvprov collector?", self.api)
+        })?;
+        Ok((status, answer))
     }
 }
 

@@ -87,7 +87,9 @@ fn read(arguments: &Arguments, id: &str) -> anyhow::Result<Known> {
     let findings: Vec<Finding> =
         outcome.findings.into_iter().filter(|finding| by_id(finding) || names(finding)).collect();
     let of_finding = |record: &Record| {
-        findings.iter().any(|finding| by_id(finding) && record.findings.iter().any(|id| id == finding.id.as_str()))
+        findings
+            .iter()
+            .any(|finding| by_id(finding) && record.findings.iter().any(|id| id == finding.id.as_str()))
     };
     let mut records: Vec<Record> = outcome
         .lineages

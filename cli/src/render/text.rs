@@ -41,13 +41,17 @@ pub(super) fn explanation(out: &mut impl Write, known: &Known, style: Style) -> 
         writeln!(out)?;
     }
     for record in &known.records {
-        let named: Vec<&Finding> =
-            known.findings.iter().filter(|finding| record.findings.iter().any(|id| id == finding.id.as_str())).collect();
+        let named: Vec<&Finding> = known
+            .findings
+            .iter()
+            .filter(|finding| record.findings.iter().any(|id| id == finding.id.as_str()))
+            .collect();
         write_request(out, record, &explain::request(record, &named), style)?;
         writeln!(out)?;
     }
     if known.more_records > 0 {
-        let more = format!("{} more requests are concerned: kvprov explain REQUEST tells each.", known.more_records);
+        let more =
+            format!("{} more requests are concerned: kvprov explain REQUEST tells each.", known.more_records);
         writeln!(out, "{}\n", style.dim(&more))?;
     }
     for (index, worker) in known.workers.iter().enumerate() {
@@ -212,7 +216,12 @@ fn write_footer(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Re
         "{}",
         style.dim(&format!(
             "Read {} workers, {} observations; of {} lines {} matched, {} ignored, {} unparsed.",
-            outcome.workers.len(), outcome.observations, lines.total, lines.matched, lines.ignored, lines.unparsed
+            outcome.workers.len(),
+            outcome.observations,
+            lines.total,
+            lines.matched,
+            lines.ignored,
+            lines.unparsed
         ))
     )?;
     let problems: Vec<String> = outcome.report.problems.iter().map(ToString::to_string).collect();

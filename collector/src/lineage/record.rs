@@ -59,7 +59,8 @@ pub fn of(view: &View<'_>, stem: &RequestStem, lineage: Lineage) -> Record {
     // The side that decodes tells of the whole request; the side that computes the prompt is asked for one token.
     let decode = legs.iter().rev().find(|(_, leg)| matches!(leg.leg, Some(Role::Decode | Role::Both)));
     let of_decode = |field: fn(&RequestLeg) -> Option<i64>| decode.and_then(|(_, leg)| field(leg));
-    let greatest = |field: fn(&RequestLeg) -> Option<i64>| legs.iter().filter_map(|(_, leg)| field(leg)).max();
+    let greatest =
+        |field: fn(&RequestLeg) -> Option<i64>| legs.iter().filter_map(|(_, leg)| field(leg)).max();
     let times = || observations.iter().filter(|o| is_of_node(o)).filter_map(|o| o.envelope.wall);
     Record {
         lineage,
@@ -94,7 +95,9 @@ pub fn name_findings(records: &mut [Record], findings: &[Finding]) {
 }
 
 /// The legs among observations.
-pub(crate) fn legs(observations: &[Observation]) -> impl DoubleEndedIterator<Item = (&Observation, &RequestLeg)> {
+pub(crate) fn legs(
+    observations: &[Observation],
+) -> impl DoubleEndedIterator<Item = (&Observation, &RequestLeg)> {
     observations.iter().filter_map(|observation| match &observation.body {
         Body::RequestLeg(leg) => Some((observation, leg)),
         _ => None,

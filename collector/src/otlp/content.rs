@@ -95,9 +95,10 @@ fn inner(message: Message, field: u64) -> Option<Message> {
         (Message::ScopeSpans, 2) => Message::Span,
         (Message::Span, 11) => Message::Event,
         (Message::Span, 13) => Message::Link,
-        (Message::Span, 9) | (Message::Event | Message::Scope, 3) | (Message::Link, 4) | (Message::Resource, 1) => {
-            Message::Attribute
-        }
+        (Message::Span, 9)
+        | (Message::Event | Message::Scope, 3)
+        | (Message::Link, 4)
+        | (Message::Resource, 1) => Message::Attribute,
         _ => return None,
     })
 }
@@ -185,7 +186,9 @@ mod tests {
             ..Span::default()
         };
         let scope_spans = vec![ScopeSpans { spans: vec![span], ..ScopeSpans::default() }];
-        ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }] }
+        ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans { scope_spans, ..ResourceSpans::default() }],
+        }
     }
 
     #[test]
