@@ -5,6 +5,7 @@
 
 pub mod detect;
 pub mod evaluate;
+pub mod explain;
 pub mod export;
 pub mod intake;
 pub mod ledger;

@@ -33,8 +33,7 @@ pub struct SpanTable {
 impl SpanSignature {
     pub(crate) fn new(id: &str, engine: &str, name: &str, attributes: Vec<(String, String)>) -> Self {
         let literal = name.trim_matches('*').to_owned();
-        let name =
-            NamePattern { literal, open_begin: name.starts_with('*'), open_end: name.ends_with('*') };
+        let name = NamePattern { literal, open_begin: name.starts_with('*'), open_end: name.ends_with('*') };
         Self { id: id.to_owned(), engine: engine.to_owned(), name, attributes }
     }
 

@@ -318,6 +318,11 @@ fn receivers(
     for (outcome, count) in outcomes {
         spans.with_label_values(&[outcome]).inc_by(count);
     }
+    made.counter(
+        "kvprov_engine_span_content_removed_total",
+        "Attributes and events with prompts or answers that were taken out of spans before they were handed on.",
+        stats.spans.content_removed,
+    )?;
     let ahead = GaugeVec::new(
         Opts::new(
             "kvprov_node_clock_ahead_seconds",
@@ -354,7 +359,8 @@ fn tracing(made: &Made, stats: &TraceStats) -> Result<(), prometheus::Error> {
         "Requests that wait until their nodes have been heard past their end.",
         stats.waiting,
     )?;
-    let queued = made.counters("kvprov_traces_spans_queued_total", "Spans put into the queue.", &["origin"])?;
+    let queued =
+        made.counters("kvprov_traces_spans_queued_total", "Spans put into the queue.", &["origin"])?;
     let delivered =
         made.counters("kvprov_traces_spans_delivered_total", "Spans that the endpoint took.", &["origin"])?;
     for (counters, counts) in [(queued, &stats.queued), (delivered, &stats.delivered)] {
@@ -373,7 +379,11 @@ fn tracing(made: &Made, stats: &TraceStats) -> Result<(), prometheus::Error> {
     made.counter("kvprov_traces_exports_total", "Exports that the endpoint took.", stats.exports)?;
     made.counter("kvprov_traces_retries_total", "Exports that were tried again.", stats.retries)?;
     made.gauge("kvprov_traces_queue_bytes", "Bytes of spans that wait.", stats.holds.bytes)?;
-    made.gauge("kvprov_traces_queue_capacity_bytes", "Bytes of spans that may wait.", stats.holds.capacity_bytes)?;
+    made.gauge(
+        "kvprov_traces_queue_capacity_bytes",
+        "Bytes of spans that may wait.",
+        stats.holds.capacity_bytes,
+    )?;
     made.gauge("kvprov_traces_queue_spans", "Spans that wait.", stats.holds.spans)?;
     let oldest = stats.holds.oldest.unwrap_or_default().as_secs();
     made.gauge("kvprov_traces_queue_oldest_seconds", "How long the oldest of them has waited.", oldest)?;

@@ -7,11 +7,12 @@ use crate::otlp::context::Context;
 use crate::view::View;
 use crate::view::request::printed_ids;
 use kvprov_model::clock::WallTime;
+use kvprov_model::finding::Finding;
 use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::Lineage;
 use kvprov_model::observation::{Body, Observation, RequestLeg, Role, SourceKind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ids by which one request is known that are kept.
 const IDS: usize = 32;
@@ -58,7 +59,8 @@ pub fn of(view: &View<'_>, stem: &RequestStem, lineage: Lineage) -> Record {
     // The side that decodes tells of the whole request; the side that computes the prompt is asked for one token.
     let decode = legs.iter().rev().find(|(_, leg)| matches!(leg.leg, Some(Role::Decode | Role::Both)));
     let of_decode = |field: fn(&RequestLeg) -> Option<i64>| decode.and_then(|(_, leg)| field(leg));
-    let greatest = |field: fn(&RequestLeg) -> Option<i64>| legs.iter().filter_map(|(_, leg)| field(leg)).max();
+    let greatest =
+        |field: fn(&RequestLeg) -> Option<i64>| legs.iter().filter_map(|(_, leg)| field(leg)).max();
     let times = || observations.iter().filter(|o| is_of_node(o)).filter_map(|o| o.envelope.wall);
     Record {
         lineage,
@@ -75,8 +77,27 @@ pub fn of(view: &View<'_>, stem: &RequestStem, lineage: Lineage) -> Record {
     }
 }
 
+/// Fills in the findings that name each request.
+pub fn name_findings(records: &mut [Record], findings: &[Finding]) {
+    let places: BTreeMap<String, usize> =
+        records.iter().enumerate().map(|(place, record)| (record.lineage.request.clone(), place)).collect();
+    for finding in findings {
+        let id = finding.id.as_str();
+        for request in &finding.requests {
+            let place = places.get(RequestStem::of(request).as_str()).copied();
+            if let Some(record) = place.and_then(|place| records.get_mut(place))
+                && record.findings.last().is_none_or(|last| last != id)
+            {
+                record.findings.push(id.to_owned());
+            }
+        }
+    }
+}
+
 /// The legs among observations.
-pub(crate) fn legs(observations: &[Observation]) -> impl DoubleEndedIterator<Item = (&Observation, &RequestLeg)> {
+pub(crate) fn legs(
+    observations: &[Observation],
+) -> impl DoubleEndedIterator<Item = (&Observation, &RequestLeg)> {
     observations.iter().filter_map(|observation| match &observation.body {
         Body::RequestLeg(leg) => Some((observation, leg)),
         _ => None,

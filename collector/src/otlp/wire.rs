@@ -14,10 +14,7 @@ pub(crate) enum Field<'a> {
 }
 
 /// Visits the fields of a message; `None` when the bytes are no message, or when `visit` says so.
-pub(crate) fn fields<'a>(
-    bytes: &'a [u8],
-    visit: &mut dyn FnMut(u64, Field<'a>) -> Option<()>,
-) -> Option<()> {
+pub(crate) fn fields<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(u64, Field<'a>) -> Option<()>) -> Option<()> {
     let mut rest = bytes;
     while !rest.is_empty() {
         let tag = varint(&mut rest)?;

@@ -190,8 +190,8 @@ mod tests {
     use crate::otlp::spans::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
     use kvprov_packs::Packs;
     use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
-    use prost::Message as _;
     use proptest::prelude::*;
+    use prost::Message as _;
 
     const NOW: ReceiveTime = ReceiveTime(1_795_971_700_000_000_000);
 
@@ -226,8 +226,11 @@ mod tests {
     #[test]
     fn a_span_of_a_request_becomes_a_leg_with_its_place_in_the_trace() {
         let tokens = AnyValue { value: Some(any_value::Value::IntValue(102)) };
-        let tokens =
-            KeyValue { key: "gen_ai.usage.prompt_tokens".to_owned(), value: Some(tokens), ..Default::default() };
+        let tokens = KeyValue {
+            key: "gen_ai.usage.prompt_tokens".to_owned(),
+            value: Some(tokens),
+            ..Default::default()
+        };
         let attributes = vec![text("gen_ai.request.id", "cmpl-r1-0"), tokens, text("prompt", "never read")];
         let read = take(vec![span("llm_request", attributes)]);
         let Body::RequestLeg(leg) = &read.legs[0].body else { panic!("a leg") };

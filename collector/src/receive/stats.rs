@@ -51,6 +51,8 @@ pub struct SpanStats {
     pub unknown: u64,
     /// Spans that should tell of a request and do not, or were too many.
     pub dropped: u64,
+    /// Attributes and events with prompts or answers that were taken out before spans were handed on.
+    pub content_removed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +68,7 @@ pub(super) struct Counters {
     spans_told: AtomicU64,
     spans_unknown: AtomicU64,
     spans_dropped: AtomicU64,
+    content_removed: AtomicU64,
 }
 
 // === impl Outcome ===
@@ -112,6 +115,10 @@ impl Counters {
         count(&self.span_requests, outcome);
     }
 
+    pub(super) fn content_removed(&self, attributes: u64) {
+        self.content_removed.fetch_add(attributes, Ordering::Relaxed);
+    }
+
     pub(super) fn spans(&self, told: u64, unknown: u64, dropped: u64) {
         self.spans_told.fetch_add(told, Ordering::Relaxed);
         self.spans_unknown.fetch_add(unknown, Ordering::Relaxed);
@@ -148,6 +155,7 @@ impl Counters {
                 told: read(&self.spans_told),
                 unknown: read(&self.spans_unknown),
                 dropped: read(&self.spans_dropped),
+                content_removed: read(&self.content_removed),
             },
         }
     }

@@ -9,6 +9,7 @@ use super::config::ReceiveConfig;
 use super::stats::{Counters, Outcome};
 use super::{Beside, json, shape, spans};
 use crate::intake::{Batch, Intake, Refusal};
+use crate::otlp::content;
 use crate::otlp::spans::ExportTraceServiceResponse;
 use kvprov_model::clock::ReceiveTime;
 use kvprov_model::observation::otlp::{self, OtlpError};
@@ -134,6 +135,8 @@ impl Taker {
         }
         // Not before the ledger has them: what is sent again merges there, and would be handed on twice.
         if let Some(forward) = &self.beside.forward {
+            let (bytes, removed) = content::without(bytes);
+            self.counters.content_removed(removed);
             forward.forward(bytes, total).map_err(|reason| NotTaken::Unavailable { reason, after: AGAIN })?;
         }
         for (reason, records) in lost {

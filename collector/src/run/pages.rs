@@ -13,7 +13,7 @@ use crate::view::{Member, View};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{RequestStem, StoreId, WorkerId};
 use kvprov_model::observation::{ArtifactAction, Body};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keyspaces of one store that a page lists.
@@ -22,7 +22,7 @@ const KEYSPACES: usize = 200;
 const RANKS: &[&str] = &["tp_rank", "pp_rank", "cp_rank", "rank", "group", "layer", "part"];
 
 /// One worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEntry {
     /// Its id.
     pub id: String,
@@ -73,12 +73,12 @@ pub struct WorkerEntry {
 }
 
 /// One factor of a worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FactorEntry {
     /// Its name.
     pub factor: String,
     /// The adapter that has it, where it is not the worker's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
     /// How the value was made.
     pub algorithm: String,
@@ -89,12 +89,12 @@ pub struct FactorEntry {
     /// From when it holds; `None`: from the beginning.
     pub since: Option<String>,
     /// The file or call that shows it, where a source says.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
 }
 
 /// One epoch of a worker: a time with one revision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochEntry {
     /// From when; `None`: from the beginning.
     pub since: Option<String>,
@@ -107,7 +107,7 @@ pub struct EpochEntry {
 }
 
 /// Records lost.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LossEntry {
     /// Where.
     pub stage: String,

@@ -3,8 +3,8 @@
 //! Invariant: a request is counted once, when nothing more was said of it between two surveys or when it has to make
 //! room; never again after that, whatever comes late.
 
-use crate::lineage::record::{self, Record};
 use crate::lineage;
+use crate::lineage::record::{self, Record};
 use crate::view::View;
 use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::{Lineage, LineageStatus};

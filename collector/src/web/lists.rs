@@ -3,7 +3,7 @@
 use super::error::ApiError;
 use super::query::{Part, Query};
 use super::{Given, State};
-use crate::lineage::record::Record;
+use crate::lineage::record::{self, Record};
 use crate::run::requests::status_word;
 use axum::Json;
 use axum::extract::Path;
@@ -15,7 +15,7 @@ use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::Lineage;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +57,9 @@ pub(super) async fn findings(state: State, given: Given) -> Answer {
     let wanted = query.word("state", STATES)?.unwrap_or("standing");
     let (worker, since) = (query.filter("worker"), query.time("since")?);
     let stem = query.filter("request").map(RequestStem::of);
-    let names = |finding: &Finding, stem| finding.requests.iter().any(|id| RequestStem::of(id) == *stem);
+    let names = |finding: &Finding, stem: &RequestStem| {
+        finding.requests.iter().any(|id| RequestStem::of(id) == *stem)
+    };
     let seen = state.board.seen();
     let is_state = |finding: &Finding| match wanted {
         "any" | "standing" | "ended" => true,
@@ -140,25 +142,8 @@ pub(super) async fn lineages(state: State, given: Given) -> Answer {
     });
     let (entries, part) = query.part(entries);
     let mut entries: Vec<Record> = entries.into_iter().cloned().collect();
-    name_findings(&mut entries, &seen.findings);
+    record::name_findings(&mut entries, &seen.findings);
     list("lineages", &entries, &part)
-}
-
-/// Fills in the findings that name each request.
-fn name_findings(records: &mut [Record], findings: &[Finding]) {
-    let places: BTreeMap<String, usize> =
-        records.iter().enumerate().map(|(place, record)| (record.lineage.request.clone(), place)).collect();
-    for finding in findings {
-        let id = finding.id.as_str();
-        for request in &finding.requests {
-            let place = places.get(RequestStem::of(request).as_str()).copied();
-            if let Some(record) = place.and_then(|place| records.get_mut(place))
-                && record.findings.last().is_none_or(|last| last != id)
-            {
-                record.findings.push(id.to_owned());
-            }
-        }
-    }
 }
 
 /// Stores.

@@ -20,7 +20,8 @@ impl Build {
         self.new_id(&place, &raw.id, &context.engine)?;
         let name = raw.name.get_ref();
         if name.trim_matches('*').len() < MIN_NAME || name.trim_matches('*').contains('*') {
-            let problem = format!("`{name}` needs {MIN_NAME} letters beside a `*` at begin or end; write them");
+            let problem =
+                format!("`{name}` needs {MIN_NAME} letters beside a `*` at begin or end; write them");
             return self.refuse(&at(raw.name.span().start), problem);
         }
         if !raw.attributes.contains_key("request_id") {

@@ -46,7 +46,8 @@ impl Endpoint {
             .ok_or_else(|| invalid("only http:// is spoken; let a proxy on this machine do TLS"))?;
         let (authority, path) = rest.split_once('/').map_or((rest, ""), |(host, path)| (host, path));
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic() && !b"<>\"\\^`{|}@".contains(&b));
+        let is_plain =
+            |text: &str| text.bytes().all(|b| b.is_ascii_graphic() && !b"<>\"\\^`{|}@".contains(&b));
         if host.is_empty() || !is_plain(rest) {
             return Err(invalid("it names no host, or holds what no address does"));
         }
@@ -68,7 +69,8 @@ impl Endpoint {
         addresses.iter().any(|address| {
             let is_here = host == "localhost"
                 || ip.is_some_and(|ip| {
-                    ip == address.ip() || ip.is_loopback() && (address.ip().is_unspecified() || address.ip().is_loopback())
+                    ip == address.ip()
+                        || ip.is_loopback() && (address.ip().is_unspecified() || address.ip().is_loopback())
                 });
             is_here && port.parse() == Ok(address.port())
         })

@@ -9,7 +9,9 @@ use crate::otlp::spans::{
 use crate::run::requests::status_word;
 use kvprov_model::finding::{Confidence, Finding};
 use kvprov_model::lineage::Point;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{
+    AnyValue, ArrayValue, InstrumentationScope, KeyValue, any_value,
+};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 
 /// The span of a request.
@@ -100,7 +102,8 @@ fn request_attributes(story: &Story<'_>) -> Vec<KeyValue> {
         text(name::LINEAGE_STATUS, status_word(record.lineage.status)),
         text(name::TRACED_BECAUSE, story.why.as_str()),
     ];
-    attributes.extend(record.lineage.points.request.model.as_deref().map(|model| text(name::REQUEST_MODEL, model)));
+    attributes
+        .extend(record.lineage.points.request.model.as_deref().map(|model| text(name::REQUEST_MODEL, model)));
     let numbers = [
         (name::INPUT_TOKENS, record.prompt_tokens),
         (name::OUTPUT_TOKENS, record.completion_tokens),

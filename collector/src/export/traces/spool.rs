@@ -125,7 +125,9 @@ impl Spool {
         let mut inner = self.lock();
         while inner.bytes() + bytes > self.capacity {
             // What is being sent stays: it would be lost and delivered at once.
-            let index = usize::from(inner.waiting.front().is_some_and(|oldest| Some(oldest.number) == inner.in_flight));
+            let index = usize::from(
+                inner.waiting.front().is_some_and(|oldest| Some(oldest.number) == inner.in_flight),
+            );
             let Some(oldest) = inner.waiting.remove(index) else { break };
             self.counters.lost(oldest.origin, Lost::QueueFull, oldest.spans);
             self.remove(&oldest);

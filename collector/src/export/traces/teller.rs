@@ -96,12 +96,8 @@ impl Teller {
     pub(crate) fn look(&mut self, view: &View<'_>, requests: &Requests, findings: &[Finding]) {
         let chosen = self.choose();
         let named = by_request(findings, &chosen);
-        let ahead: Ahead = self
-            .clocks
-            .all()
-            .into_iter()
-            .filter_map(|(node, clock)| Some((node, clock.ahead_ns?)))
-            .collect();
+        let ahead: Ahead =
+            self.clocks.all().into_iter().filter_map(|(node, clock)| Some((node, clock.ahead_ns?))).collect();
         let settling = i64::try_from(self.settings.settling.as_nanos()).unwrap_or(i64::MAX);
         let mut batch = Batch::default();
         for stem in chosen {
@@ -154,7 +150,8 @@ impl Teller {
         let behind = self.waiting.range((begin, Unbounded));
         let chosen: Vec<RequestStem> = behind.take(AT_ONCE).cloned().collect();
         // Nothing behind: from the front again.
-        let chosen = if chosen.is_empty() { self.waiting.iter().take(AT_ONCE).cloned().collect() } else { chosen };
+        let chosen =
+            if chosen.is_empty() { self.waiting.iter().take(AT_ONCE).cloned().collect() } else { chosen };
         self.place = chosen.last().cloned();
         chosen
     }
@@ -225,7 +222,8 @@ fn said(story: &story::Story<'_>) -> u64 {
     let lineage = &story.record.lineage;
     add(crate::run::requests::status_word(lineage.status));
     add(story.why.as_str());
-    let points = [&lineage.points.request, &lineage.points.prefill, &lineage.points.artifact, &lineage.points.decode];
+    let points =
+        [&lineage.points.request, &lineage.points.prefill, &lineage.points.artifact, &lineage.points.decode];
     for point in points {
         for part in [&point.worker, &point.revision, &point.weights, &point.outcome] {
             add(part.as_deref().unwrap_or(""));

@@ -28,7 +28,11 @@ pub(super) fn of_response(body: &[u8]) -> Verdict {
             let partial = response.partial_success.unwrap_or_default();
             let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0);
             if rejected > 0 {
-                tracing::warn!(rejected, message = tidy(&partial.error_message), "the tracing endpoint rejected spans");
+                tracing::warn!(
+                    rejected,
+                    message = tidy(&partial.error_message),
+                    "the tracing endpoint rejected spans"
+                );
             }
             Verdict::Taken(rejected)
         }
@@ -88,7 +92,9 @@ mod tests {
         for status in [429, 500, 502, 503, 504] {
             assert!(matches!(of_http(status, None, b""), Verdict::Retry(None, _)), "{status}");
         }
-        assert!(matches!(of_http(503, Some("7"), b""), Verdict::Retry(Some(pause), _) if pause.as_secs() == 7));
+        assert!(
+            matches!(of_http(503, Some("7"), b""), Verdict::Retry(Some(pause), _) if pause.as_secs() == 7)
+        );
         for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Aborted] {
             assert!(matches!(of_status(&Status::new(code, "x")), Verdict::Retry(..)), "{code:?}");
         }
