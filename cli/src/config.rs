@@ -53,6 +53,9 @@ pub(crate) struct AgentSection {
     pub(crate) hash_bytes_per_second: u64,
     /// Log files that no process has open as its output: path or glob.
     pub(crate) log_files: Vec<LogFile>,
+    /// The key of content hashes: a file with the same random bytes on all nodes whose content is compared. Left out: each
+    /// node makes its own.
+    pub(crate) content_key_file: Option<PathBuf>,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -165,6 +168,7 @@ impl Default for AgentSection {
             queue_bytes: 256 << 20,
             hash_bytes_per_second: 200 << 20,
             log_files: Vec::new(),
+            content_key_file: None,
             packs: None,
         }
     }

@@ -15,6 +15,7 @@ const MAX_FILES: usize = 1024;
 pub(super) enum Kind {
     Kernel,
     Log,
+    Events,
 }
 
 type Source = (WorkerId, Kind, String);
@@ -33,12 +34,13 @@ impl Kind {
         match self {
             Self::Kernel => "kernel",
             Self::Log => "log",
+            Self::Events => "kv-events",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Kernel => "jsonl",
+            Self::Kernel | Self::Events => "jsonl",
             Self::Log => "log",
         }
     }

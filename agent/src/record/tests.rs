@@ -49,10 +49,10 @@ fn what_was_known_of_a_worker_is_replayed() {
         settings: [("tp_size".to_owned(), "2".to_owned())].into(),
         ..Worker::default()
     };
-    recorder.observe(&observation(SourceKind::Config, Body::Worker(body)));
-    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Full)));
+    recorder.observe(&observation(SourceKind::Config, Body::Worker(body))).unwrap();
+    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Full))).unwrap();
     let gone = WorkerGone { exit_signal: Some(9), exit_status: None };
-    recorder.observe(&observation(SourceKind::Kernel, Body::WorkerGone(gone.clone())));
+    recorder.observe(&observation(SourceKind::Kernel, Body::WorkerGone(gone.clone()))).unwrap();
     recorder.flush().unwrap();
     let all = replayed(directory.path());
     assert!(all.iter().all(|one| one.envelope.node.as_str() == "node-a"));
@@ -68,8 +68,8 @@ fn what_was_known_of_a_worker_is_replayed() {
 fn a_factor_that_is_not_known_for_sure_is_not_declared() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create(directory.path()).unwrap();
-    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Provisional)));
-    recorder.observe(&observation(SourceKind::Config, Body::Worker(Worker::default())));
+    recorder.observe(&observation(SourceKind::Kernel, factor(FactorState::Provisional))).unwrap();
+    recorder.observe(&observation(SourceKind::Config, Body::Worker(Worker::default()))).unwrap();
     recorder.flush().unwrap();
     assert!(!replayed(directory.path()).iter().any(|one| matches!(one.body, Body::Factor(_))));
 }

@@ -2,6 +2,7 @@
 
 use super::adapt::NodeProcesses;
 use super::earlier;
+use super::events::{EventCommand, EventCommands};
 use super::hub::Hub;
 use super::kernel::KernelCommand;
 use super::left::{Left, Roll};
@@ -51,6 +52,8 @@ pub(crate) enum ProcessNews {
 pub(crate) struct Followers {
     pub(crate) logs: Sender<LogCommand>,
     pub(crate) kernel: Sender<KernelCommand>,
+    /// `None`: KV events are left alone.
+    pub(crate) events: Option<EventCommands>,
 }
 
 /// The thread's state.
@@ -139,7 +142,7 @@ impl Found {
                     self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
                     self.unwatch_strangers();
-                    self.hub.sees(self.loader.is_some(), self.follows_logs);
+                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.followers.events.is_some());
                 }
             }
             let news = match self.news.recv_timeout(PATIENCE) {
@@ -258,6 +261,9 @@ impl Found {
     }
 
     fn follow(&mut self, worker: &FoundWorker, reports: &Sender<Report>) {
+        if let Some(events) = &self.followers.events {
+            let _ = events.send(EventCommand::Worker(Box::new(worker.clone())));
+        }
         let mut reads_stream = false;
         for process in &worker.processes {
             let streams =
@@ -371,6 +377,9 @@ impl Found {
         self.ways.retain(|(of, _)| of != worker);
         let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));
         let _ = self.followers.logs.send(LogCommand::Gone(worker.clone()));
+        if let Some(events) = &self.followers.events {
+            let _ = events.send(EventCommand::Gone(worker.clone()));
+        }
     }
 
     fn blind(&mut self, worker: &WorkerId, pid: u32, way: u32, reports: &Sender<Report>) {

@@ -11,6 +11,8 @@ pub struct Sources {
     pub logs: bool,
     /// System calls.
     pub kernel: bool,
+    /// KV events.
+    pub events: bool,
 }
 
 /// A log that is followed although no process has it open as its output.
@@ -45,6 +47,8 @@ pub struct Options {
     pub hash_bytes_per_second: u64,
     /// Further logs.
     pub log_files: Vec<LogFile>,
+    /// The key of content hashes, the same on all nodes whose content is compared; `None`: one of this node's own.
+    pub content_key_file: Option<PathBuf>,
     /// Where to keep a recording.
     pub recording: Option<PathBuf>,
 }

@@ -53,7 +53,7 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         endpoint: (!common.no_ship).then(|| agent.endpoint.clone()),
         protocol: if is_http { Protocol::Http } else { Protocol::Grpc },
         listen: agent.listen,
-        sources: Sources { logs: agent.logs, kernel: agent.kernel },
+        sources: Sources { logs: agent.logs, kernel: agent.kernel, events: agent.events },
         scope: agent
             .scope
             .as_deref()
@@ -66,6 +66,7 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .iter()
             .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
             .collect(),
+        content_key_file: agent.content_key_file.clone(),
         recording: common.record.clone(),
     })
 }
