@@ -9,8 +9,7 @@ use kvprov_model::content::FleetKey;
 use std::time::Duration;
 
 /// Small enough that inputs reach them.
-const LIMITS: Limits =
-    Limits { message: 4096, frames: 8, command: 256, silence: Duration::from_secs(1) };
+const LIMITS: Limits = Limits { message: 4096, frames: 8, command: 256, silence: Duration::from_secs(1) };
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let key = FleetKey::from_secret(b"fuzz");

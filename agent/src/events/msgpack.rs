@@ -395,7 +395,11 @@ impl<'b> Reader<'b> {
                 }
                 any
             }
-            Value::Bool(true) | Value::Unsigned(_) | Value::Negative(_) | Value::Float(_) | Value::Extension => true,
+            Value::Bool(true)
+            | Value::Unsigned(_)
+            | Value::Negative(_)
+            | Value::Float(_)
+            | Value::Extension => true,
         })
     }
 }
@@ -453,7 +457,8 @@ mod tests {
     #[test]
     fn an_event_that_is_none_does_not_hide_the_next() {
         // [1.5, [7, ["AllBlocksCleared"], {}, [[]]]]
-        let payload = [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x94\x07\x91\xb0AllBlocksCleared\x80\x91\x90"[..]].concat();
+        let payload =
+            [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x94\x07\x91\xb0AllBlocksCleared\x80\x91\x90"[..]].concat();
         let (head, events, bad) = read(&payload);
         assert!(head.is_ok());
         assert_eq!(events.len(), 1);
@@ -469,11 +474,9 @@ mod tests {
     #[test]
     fn lengths_that_nothing_stands_behind_take_no_memory() {
         // [1.5, [["BlockStored", [hashes: 4294967295 …
-        let payload = [
-            &b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x91\x94\xabBlockStored\xdd\xff\xff\xff\xff"[..],
-            &[1; 100],
-        ]
-        .concat();
+        let payload =
+            [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x91\x94\xabBlockStored\xdd\xff\xff\xff\xff"[..], &[1; 100]]
+                .concat();
         assert_eq!(read(&payload).0, Err(CUT));
     }
 

@@ -3,6 +3,8 @@
 mod ask;
 mod locate;
 mod outlet;
+#[cfg(test)]
+mod tests;
 
 use super::alive::Progress;
 use super::hub::Hub;
@@ -18,11 +20,11 @@ use crate::events::zmtp::Budget;
 use crate::http::ReadPath;
 use crate::kernel::live::Now;
 use crate::status::Part;
+use ask::{Answer, ask};
 use kvprov_model::clock::WallTime;
 use kvprov_model::content::FleetKey;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{Body, Observation, SourceKind, Worker};
-use ask::{Answer, ask};
 use kvprov_packs::Packs;
 use locate::{Locator, Processes};
 use outlet::Room;
@@ -201,8 +203,8 @@ impl Following {
         }
         let publishers = targets::of_facts(&worker.facts);
         // One whose arguments cannot be read may publish all the same.
-        let may_publish = !matches!(&publishers, Ok(none) if none.is_empty())
-            || worker.unread.contains_key("arguments");
+        let may_publish =
+            !matches!(&publishers, Ok(none) if none.is_empty()) || worker.unread.contains_key("arguments");
         if may_publish && followed.asks.is_none() {
             let sees_arguments = !worker.unread.contains_key("arguments");
             let path = ReadPath::KvEventSources.as_str();
@@ -287,8 +289,8 @@ impl Following {
     fn tell(&mut self) {
         for (worker, followed) in &mut self.workers {
             // From the first subscription on.
-            let is_new = !followed.is_watched
-                && followed.tasks.keys().any(|name| self.room.was_subscribed(name));
+            let is_new =
+                !followed.is_watched && followed.tasks.keys().any(|name| self.room.was_subscribed(name));
             if is_new {
                 followed.is_watched = self.hub.take(&[watched(&self.node, worker, followed.started)]);
             }

@@ -121,7 +121,8 @@ pub fn run(
         let (events, event_commands) = match options.sources.events {
             true => {
                 let progress = alive.source("kv-events");
-                let (events, commands) = events::Events::new(options, &node, packs, &access, &hub, progress, reports.clone())?;
+                let (events, commands) =
+                    events::Events::new(options, &node, packs, &access, &hub, progress, reports.clone())?;
                 (Some(events), Some(commands))
             }
             false => (None, None),

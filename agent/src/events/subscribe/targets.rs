@@ -124,18 +124,24 @@ mod tests {
     #[test]
     fn a_worker_that_publishes_nothing_has_no_publisher() {
         assert!(of_facts(&facts(&[])).unwrap().is_empty());
-        assert!(of_facts(&facts(&[("kv_events", "tcp://*:1"), ("kv_events_enabled", "false")])).unwrap().is_empty());
+        assert!(
+            of_facts(&facts(&[("kv_events", "tcp://*:1"), ("kv_events_enabled", "false")]))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn ranks_are_bounded_and_a_size_that_is_none_is_one() {
-        let ranks = |size| of_facts(&facts(&[("kv_events", "tcp://*:1000"), ("dp_size", size)])).unwrap().len();
+        let ranks =
+            |size| of_facts(&facts(&[("kv_events", "tcp://*:1000"), ("dp_size", size)])).unwrap().len();
         assert_eq!((ranks("60000"), ranks("0"), ranks("x")), (64, 1, 1));
     }
 
     #[test]
     fn a_port_that_the_system_chose_is_told_by_the_worker() {
-        let answer = br#"{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://192.0.2.1:40001",
+        let answer =
+            br#"{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://192.0.2.1:40001",
             "replay_endpoint":null,"buffer_steps":10000,"topic":"kv"}}"#;
         let found = of_answer(answer);
         assert_eq!(found.len(), 1);
@@ -145,7 +151,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_none_names_nobody() {
-        for answer in ["", "[]", "{}", r#"{"0":null}"#, r#"{"0":{"endpoint":"inproc://x"}}"#, r#"{"detail":"Not Found"}"#] {
+        for answer in [
+            "",
+            "[]",
+            "{}",
+            r#"{"0":null}"#,
+            r#"{"0":{"endpoint":"inproc://x"}}"#,
+            r#"{"detail":"Not Found"}"#,
+        ] {
             assert!(of_answer(answer.as_bytes()).is_empty(), "{answer}");
         }
     }

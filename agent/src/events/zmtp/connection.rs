@@ -52,12 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ///
     /// # Errors
     /// When the peer speaks another protocol, asks for authentication, is another kind of socket or goes away.
-    pub async fn open(
-        stream: S,
-        own: SocketType,
-        limits: Limits,
-        budget: Budget,
-    ) -> Result<Self, ZmtpError> {
+    pub async fn open(stream: S, own: SocketType, limits: Limits, budget: Budget) -> Result<Self, ZmtpError> {
         let now = Instant::now();
         let incoming = Incoming::new(limits, budget);
         let mut connection = Self {

@@ -3,7 +3,7 @@
 use crate::access::{Access, ProcessId};
 use crate::discover::FoundWorker;
 use crate::endpoint::{self, NotServed, Served};
-use crate::events::subscribe::{Ends, Endpoint, Locate, Place, Unreachable};
+use crate::events::subscribe::{Endpoint, Ends, Locate, Place, Unreachable};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
