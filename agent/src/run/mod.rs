@@ -20,6 +20,7 @@ mod logs;
 mod options;
 mod page;
 mod report;
+mod scrape;
 mod settled;
 
 pub use options::{LogFile, Options, Sources};
@@ -127,6 +128,15 @@ pub fn run(
             }
             false => (None, None),
         };
+        let asks = options.sources.metrics || !options.answers.is_empty();
+        let scrape = asks
+            .then(|| {
+                let progress = alive.source("metrics");
+                scrape::Scrape::new(options, &node, packs, &access, &hub, progress)
+            })
+            .transpose()
+            .map_err(system("open what was read of counters"))?;
+        let (scrape, scrape_commands) = scrape.unzip();
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),
@@ -138,6 +148,7 @@ pub fn run(
                 logs: log_commands.clone(),
                 kernel: kernel_commands,
                 events: event_commands,
+                scrape: scrape_commands,
             },
         );
         let kernel = kernel.with_listeners(discovery_events, log_commands, settled);
@@ -158,6 +169,13 @@ pub fn run(
         ];
         if let Some(events) = events {
             handles.push(("events", name("events").spawn_scoped(scope, move || events.run(&events_end))));
+        }
+        if let Some(scrape) = scrape {
+            let (scrape_end, told_to) = (Arc::clone(&end), reports.clone());
+            handles.push((
+                "scrape",
+                name("scrape").spawn_scoped(scope, move || scrape.run(&scrape_end, &told_to)),
+            ));
         }
         drop(reports);
         let mut running = Vec::new();

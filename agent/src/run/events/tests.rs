@@ -46,12 +46,15 @@ fn options(data: &Path) -> Options {
         endpoint: None,
         protocol: Protocol::Grpc,
         listen: ([127, 0, 0, 1], 0).into(),
-        sources: Sources { logs: false, kernel: false, events: true },
+        sources: Sources { logs: false, kernel: false, metrics: false, events: true },
         scope: None,
         queue_bytes: 16 << 20,
         hash_bytes_per_second: 1,
         log_files: Vec::new(),
         content_key_file: None,
+        scrape_interval: Duration::from_secs(5),
+        scrape_bytes: 1 << 20,
+        answers: Vec::new(),
         recording: None,
     }
 }
