@@ -425,7 +425,8 @@ fn who_is_no_publisher_is_not_subscribed_and_says_why() {
     run(async {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (silent_port, http_port) = (silent.local_addr().unwrap().port(), http.local_addr().unwrap().port());
+        let (silent_port, http_port) =
+            (silent.local_addr().unwrap().port(), http.local_addr().unwrap().port());
         tokio::task::spawn_local(async move {
             let mut kept = Vec::new();
             loop {
@@ -444,7 +445,11 @@ fn who_is_no_publisher_is_not_subscribed_and_says_why() {
             target.endpoint = Endpoint::parse(&format!("tcp://*:{port}")).unwrap();
             let (room, task) = follow(target, None);
             wait("a reason", || !room.states.borrow().is_empty()).await;
-            assert!(room.states.borrow()[0].as_ref().unwrap_err().contains(why), "{:?}", room.states.borrow());
+            assert!(
+                room.states.borrow()[0].as_ref().unwrap_err().contains(why),
+                "{:?}",
+                room.states.borrow()
+            );
             assert!(room.observations.borrow().is_empty());
             task.abort();
         }

@@ -14,3 +14,7 @@ pub use find::{NotServed, Served, find, is_peer};
 pub use sockets::{Socket, sockets};
 
 use crate::access::ProcessAccess;
+
+#[cfg(test)]
+#[cfg(target_endian = "little")]
+mod tests;

@@ -30,7 +30,6 @@ const DEEP: Malformed = "KV events nested too deep";
 /// With a reason when the bytes are no batch; then no event was handed on.
 pub fn read_batch(
     payload: &[u8],
-    topic: &str,
     mut bad: impl FnMut(&'static str),
     mut take: impl FnMut(&Head, Event),
 ) -> Result<Head, Malformed> {
@@ -48,7 +47,7 @@ pub fn read_batch(
     // The rank stands behind the events, so these are passed over first; what is cut shows here.
     reader.skip(DEPTH)?;
     let rank = if parts > 2 { reader.value()?.unsigned() } else { None };
-    let head = Head { ts, seq: None, publisher: Head::publisher(topic, rank) };
+    let head = Head { ts, seq: None, publisher: Head::publisher("", rank) };
     let count = events.array()?;
     for index in 0..count {
         if index >= MAX_EVENTS {
@@ -396,7 +395,121 @@ impl<'b> Reader<'b> {
                 }
                 any
             }
-            Value::Bool(true) | Value::Unsigned(_) | Value::Negative(_) | Value::Float(_) | Value::Extension => true,
+            Value::Bool(true)
+            | Value::Unsigned(_)
+            | Value::Negative(_)
+            | Value::Float(_)
+            | Value::Extension => true,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same three events as vLLM up to 0.23 and from 0.24 on encodes them.
+    const ARRAYS: &str = "93cb3ff8000000000000939aab426c6f636b53746f72656491c40401010101c092010202c0a3475055c0c0c093ac426c6f636b52656d6f76656491cf8000000000000005a347505591b0416c6c426c6f636b73436c656172656400";
+    const MAPS: &str = "93cb3ff80000000000009388a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657391c40401010101b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473920102aa626c6f636b5f73697a6502a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c083a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391cf8000000000000005a66d656469756da347505581a474797065b0416c6c426c6f636b73436c656172656400";
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    }
+
+    fn read(payload: &[u8]) -> (Result<Head, &'static str>, Vec<Event>, Vec<&'static str>) {
+        let (mut events, mut bad) = (Vec::new(), Vec::new());
+        let head = read_batch(payload, |reason| bad.push(reason), |_, event| events.push(event));
+        (head, events, bad)
+    }
+
+    #[test]
+    fn both_encodings_of_the_engine_say_the_same() {
+        for golden in [ARRAYS, MAPS] {
+            let (head, events, bad) = read(&bytes(golden));
+            let head = head.unwrap();
+            assert_eq!((head.ts, head.publisher.as_str()), (Some(1.5), "#0"));
+            assert!(bad.is_empty(), "{bad:?}");
+            assert_eq!(events.len(), 3);
+            assert_eq!(events[0].kind, "BlockStored");
+            assert_eq!(events[0].hashes, ["01010101"]);
+            assert_eq!(events[0].tokens.as_ref().unwrap().ids(), [1, 2]);
+            assert_eq!((events[0].block_size, events[0].medium.as_deref()), (Some(2), Some("GPU")));
+            assert!(!events[0].extra_keys);
+            assert_eq!(events[1].hashes, ["9223372036854775813"]);
+            assert_eq!(events[2].kind, "AllBlocksCleared");
+            assert_eq!(time_of(&bytes(golden)), Some(1.5));
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_cut_anywhere_is_none_and_says_nothing() {
+        for golden in [ARRAYS, MAPS] {
+            let whole = bytes(golden);
+            for end in 0..whole.len() {
+                let (head, events, _) = read(&whole[..end]);
+                assert!(head.is_err() && events.is_empty(), "cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_none_does_not_hide_the_next() {
+        // [1.5, [7, ["AllBlocksCleared"], {}, [[]]]]
+        let payload =
+            [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x94\x07\x91\xb0AllBlocksCleared\x80\x91\x90"[..]].concat();
+        let (head, events, bad) = read(&payload);
+        assert!(head.is_ok());
+        assert_eq!(events.len(), 1);
+        assert_eq!(bad.len(), 3);
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused() {
+        let payload = [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0"[..], &[0x91; 100_000], b"\xc0"].concat();
+        assert_eq!(read(&payload).0, Err(DEEP));
+    }
+
+    #[test]
+    fn lengths_that_nothing_stands_behind_take_no_memory() {
+        // [1.5, [["BlockStored", [hashes: 4294967295 …
+        let payload =
+            [&b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x91\x94\xabBlockStored\xdd\xff\xff\xff\xff"[..], &[1; 100]]
+                .concat();
+        assert_eq!(read(&payload).0, Err(CUT));
+    }
+
+    #[test]
+    fn a_salt_and_pairs_of_tokens_are_seen() {
+        // [1.5, [{type: BlockStored, token_ids: [[1, 2]], cache_salt: "s"}]]
+        let payload = [
+            &b"\x92\xcb\x3f\xf8\0\0\0\0\0\0\x91\x83\xa4type\xabBlockStored"[..],
+            b"\xa9token_ids\x91\x92\x01\x02",
+            b"\xaacache_salt\xa1s",
+        ]
+        .concat();
+        let (_, events, bad) = read(&payload);
+        assert!(bad.is_empty(), "{bad:?}");
+        assert!(events[0].extra_keys);
+        assert!(events[0].tokens.as_ref().unwrap().incomparable);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&payload);
+            let _ = time_of(&payload);
+        }
+
+        #[test]
+        fn no_damage_makes_it_panic(at in 0usize..200, byte in any::<u8>()) {
+            for golden in [ARRAYS, MAPS] {
+                let mut payload = bytes(golden);
+                let at = at % payload.len();
+                payload[at] = byte;
+                let _ = read(&payload);
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ pub(super) enum Kind {
     Kernel,
     Log,
     Events,
+    Metrics,
 }
 
 type Source = (WorkerId, Kind, String);
@@ -35,6 +36,7 @@ impl Kind {
             Self::Kernel => "kernel",
             Self::Log => "log",
             Self::Events => "kv-events",
+            Self::Metrics => "metrics",
         }
     }
 
@@ -42,6 +44,7 @@ impl Kind {
         match self {
             Self::Kernel | Self::Events => "jsonl",
             Self::Log => "log",
+            Self::Metrics => "prom",
         }
     }
 }

@@ -9,6 +9,7 @@ use super::left::{Left, Roll};
 use super::logs::LogCommand;
 use super::options::Options;
 use super::report::Report;
+use super::scrape::ScrapeCommand;
 use crate::access::{Access, ProcessId};
 use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
 use crate::kernel::live::Now;
@@ -54,6 +55,8 @@ pub(crate) struct Followers {
     pub(crate) kernel: Sender<KernelCommand>,
     /// `None`: KV events are left alone.
     pub(crate) events: Option<EventCommands>,
+    /// Where something is asked over HTTP.
+    pub(crate) scrape: Option<Sender<ScrapeCommand>>,
 }
 
 /// The thread's state.
@@ -67,6 +70,7 @@ pub(crate) struct Found {
     followers: Followers,
     news: Receiver<ProcessNews>,
     follows_logs: bool,
+    reads_metrics: bool,
     watched: BTreeMap<WorkerId, BTreeMap<ProcessKey, u32>>,
     outputs: BTreeSet<(WorkerId, Output)>,
     ways: BTreeSet<(WorkerId, u32)>,
@@ -103,6 +107,7 @@ impl Found {
             followers,
             news,
             follows_logs: options.sources.logs,
+            reads_metrics: options.sources.metrics,
             watched: BTreeMap::new(),
             outputs: BTreeSet::new(),
             ways: BTreeSet::new(),
@@ -142,7 +147,8 @@ impl Found {
                     self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
                     self.unwatch_strangers();
-                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.followers.events.is_some());
+                    let reads_events = self.followers.events.is_some();
+                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.reads_metrics, reads_events);
                 }
             }
             let news = match self.news.recv_timeout(PATIENCE) {
@@ -205,6 +211,9 @@ impl Found {
                         self.tell_what_was_loaded(worker);
                     }
                     self.follow(worker, reports);
+                    if let Some(scrape) = &self.followers.scrape {
+                        let _ = scrape.send(ScrapeCommand::Worker(Box::new(worker.clone())));
+                    }
                 }
                 Change::Gone { worker, .. } => {
                     self.leave(worker);
@@ -379,6 +388,9 @@ impl Found {
         let _ = self.followers.logs.send(LogCommand::Gone(worker.clone()));
         if let Some(events) = &self.followers.events {
             let _ = events.send(EventCommand::Gone(worker.clone()));
+        }
+        if let Some(scrape) = &self.followers.scrape {
+            let _ = scrape.send(ScrapeCommand::Gone(worker.clone()));
         }
     }
 

@@ -21,6 +21,7 @@ mod logs;
 mod options;
 mod page;
 mod report;
+mod scrape;
 mod settled;
 
 pub use options::{LogFile, Options, Sources};
@@ -122,11 +123,21 @@ pub fn run(
         let (events, event_commands) = match options.sources.events {
             true => {
                 let progress = alive.source("kv-events");
-                let (events, commands) = events::Events::new(options, &node, &access, &hub, progress, reports.clone())?;
+                let (events, commands) =
+                    events::Events::new(options, &node, packs, &access, &hub, progress, reports.clone())?;
                 (Some(events), Some(commands))
             }
             false => (None, None),
         };
+        let asks = options.sources.metrics || !options.answers.is_empty();
+        let scrape = asks
+            .then(|| {
+                let progress = alive.source("metrics");
+                scrape::Scrape::new(options, &node, packs, &access, &hub, progress)
+            })
+            .transpose()
+            .map_err(system("open what was read of counters"))?;
+        let (scrape, scrape_commands) = scrape.unzip();
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),
@@ -138,6 +149,7 @@ pub fn run(
                 logs: log_commands.clone(),
                 kernel: kernel_commands,
                 events: event_commands,
+                scrape: scrape_commands,
             },
         );
         let kernel = kernel.with_listeners(discovery_events, log_commands, settled);
@@ -158,6 +170,13 @@ pub fn run(
         ];
         if let Some(events) = events {
             handles.push(("events", name("events").spawn_scoped(scope, move || events.run(&events_end))));
+        }
+        if let Some(scrape) = scrape {
+            let (scrape_end, told_to) = (Arc::clone(&end), reports.clone());
+            handles.push((
+                "scrape",
+                name("scrape").spawn_scoped(scope, move || scrape.run(&scrape_end, &told_to)),
+            ));
         }
         drop(reports);
         let mut running = Vec::new();

@@ -130,8 +130,7 @@ async fn serve_replays(listener: TcpListener, shared: Rc<Shared>) {
                 u64::from_be_bytes(parts[1].try_into().unwrap())
             };
             shared.requests.borrow_mut().push(from);
-            let held: Vec<_> =
-                shared.held.borrow().iter().filter(|(seq, _)| *seq >= from).cloned().collect();
+            let held: Vec<_> = shared.held.borrow().iter().filter(|(seq, _)| *seq >= from).cloned().collect();
             let most = shared.most_replies.get().unwrap_or(usize::MAX);
             let with_topic = shared.with_topic.get();
             for (seq, payload) in held.iter().take(most) {
@@ -367,11 +366,7 @@ pub(crate) fn follow(target: Target, last: Option<Mark>) -> (Rc<Room>, JoinHandl
     follow_with(target, last, true)
 }
 
-pub(crate) fn follow_with(
-    target: Target,
-    last: Option<Mark>,
-    is_ours: bool,
-) -> (Rc<Room>, JoinHandle<()>) {
+pub(crate) fn follow_with(target: Target, last: Option<Mark>, is_ours: bool) -> (Rc<Room>, JoinHandle<()>) {
     let room = Rc::new(Room::default());
     let key: &'static FleetKey = Box::leak(Box::new(FleetKey::from_secret(b"test")));
     let outlet: Rc<Room> = Rc::clone(&room);

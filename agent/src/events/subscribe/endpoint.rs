@@ -64,9 +64,7 @@ impl Endpoint {
     /// beyond the first has no socket of the file system.
     pub fn of_rank(&self, rank: u16) -> Option<Self> {
         match self {
-            Self::Tcp { host, port } => {
-                Some(Self::Tcp { host: host.clone(), port: port.checked_add(rank)? })
-            }
+            Self::Tcp { host, port } => Some(Self::Tcp { host: host.clone(), port: port.checked_add(rank)? }),
             Self::Ipc(_) => (rank == 0).then(|| self.clone()),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! One task a publisher: it connects, subscribes, asks for what was published before and for what is missing, and turns
 //! batches into observations. Whoever runs it says where a publisher is ([`Locate`]) and takes what it gives
-//! ([`Outlet`]). Invariants: an event has one id, live or replayed, before and after a restart of the agent; what is
+//! ([`Outlet`]). Invariants: an event has one id, live or replayed, before and after a restart of the agent, since ids are made of what the batch says; what is
 //! missing is told as a loss with a count; memory is bounded by [`super::zmtp::Limits`], by [`super::zmtp::Budget`]
 //! and by the batches that wait for the queue, while which nothing more is read.
 

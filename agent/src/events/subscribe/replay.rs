@@ -12,7 +12,7 @@ const END: u64 = u64::MAX;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply<'b> {
     /// A batch.
-    Batch { topic: &'b [u8], seq: u64, payload: &'b [u8] },
+    Batch { seq: u64, payload: &'b [u8] },
     /// Nothing follows.
     End,
 }
@@ -24,19 +24,15 @@ pub(super) fn request(from: u64) -> [Vec<u8>; 2] {
 
 /// Reads a message of an answer; `None` when it is none.
 pub(super) fn reply<'b>(parts: &[&'b [u8]]) -> Option<Reply<'b>> {
-    let (topic, seq, payload) = match *parts {
-        [b"", seq, payload] => (&b""[..], seq, payload),
-        [b"", topic, seq, payload] => (topic, seq, payload),
-        _ => return None,
-    };
+    let ([b"", seq, payload] | [b"", _, seq, payload]) = *parts else { return None };
     let seq = number(seq)?;
-    Some(if seq == END { Reply::End } else { Reply::Batch { topic, seq, payload } })
+    Some(if seq == END { Reply::End } else { Reply::Batch { seq, payload } })
 }
 
-/// A batch as it comes to a subscriber: topic, number, payload.
-pub(super) fn published<'b>(parts: &[&'b [u8]]) -> Option<(&'b [u8], u64, &'b [u8])> {
-    let [topic, seq, payload] = *parts else { return None };
-    Some((topic, number(seq)?, payload))
+/// A batch as it comes to a subscriber behind its topic: number, payload.
+pub(super) fn published<'b>(parts: &[&'b [u8]]) -> Option<(u64, &'b [u8])> {
+    let [_, seq, payload] = *parts else { return None };
+    Some((number(seq)?, payload))
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {
@@ -50,9 +46,9 @@ mod tests {
     #[test]
     fn answers_are_read_with_and_without_a_topic() {
         let seq = 7u64.to_be_bytes();
-        let batch = |topic| Some(Reply::Batch { topic, seq: 7, payload: &b"x"[..] });
-        assert_eq!(reply(&[b"", &seq, b"x"]), batch(b""));
-        assert_eq!(reply(&[b"", b"kv@p", &seq, b"x"]), batch(b"kv@p"));
+        let batch = Some(Reply::Batch { seq: 7, payload: &b"x"[..] });
+        assert_eq!(reply(&[b"", &seq, b"x"]), batch);
+        assert_eq!(reply(&[b"", b"kv@p", &seq, b"x"]), batch);
         let end = (-1i64).to_be_bytes();
         assert_eq!(reply(&[b"", &end, b""]), Some(Reply::End));
         assert_eq!(reply(&[b"", b"", &end, b""]), Some(Reply::End));

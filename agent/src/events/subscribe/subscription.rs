@@ -108,6 +108,8 @@ enum Answered {
     Again,
     /// Its publisher began anew.
     Anew,
+    /// Not even the last batch that was taken is held.
+    Nothing,
 }
 
 // === impl Target ===
@@ -120,7 +122,12 @@ impl Target {
 
     /// The name by which a publisher is told from all others.
     pub fn name(&self) -> String {
-        format!("{} {}", self.worker, self.endpoint)
+        Self::name_of(&self.worker, &self.endpoint)
+    }
+
+    /// The name of the publisher of a worker at an endpoint.
+    pub fn name_of(worker: &WorkerId, endpoint: &Endpoint) -> String {
+        format!("{worker} {endpoint}")
     }
 }
 
@@ -208,7 +215,7 @@ impl<'k> Subscription<'k> {
             }
             match connection.receive().await {
                 Ok(received) => match replay::published(&received.parts()) {
-                    Some((topic, seq, payload)) => self.live(topic, seq, payload).await,
+                    Some((seq, payload)) => self.live(seq, payload).await,
                     None => self.lose_one("message that is no KV event"),
                 },
                 Err(error) => {
@@ -244,7 +251,7 @@ impl<'k> Subscription<'k> {
     }
 
     /// A batch of the subscription.
-    async fn live(&mut self, topic: &[u8], seq: u64, payload: &[u8]) {
+    async fn live(&mut self, seq: u64, payload: &[u8]) {
         let mark = mark(seq, payload);
         match self.sequence.judge(mark) {
             Step::Next if self.sequence.last().is_none() && seq > 0 => self.fill(0).await,
@@ -263,15 +270,15 @@ impl<'k> Subscription<'k> {
                 if self.sequence.last().is_none() {
                     self.lose_before(mark, payload);
                 }
-                self.deliver(topic, mark, payload).await;
+                self.deliver(mark, payload).await;
             }
             Step::Missing { count, .. } => {
                 self.lose_gap(mark, payload, count);
-                self.deliver(topic, mark, payload).await;
+                self.deliver(mark, payload).await;
             }
             Step::Old | Step::Anew => {
                 self.begin_anew();
-                self.deliver(topic, mark, payload).await;
+                self.deliver(mark, payload).await;
             }
         }
     }
@@ -299,6 +306,12 @@ impl<'k> Subscription<'k> {
             let is_anew = matches!(answer, Ok(Ok(Answered::Anew)));
             match answer {
                 Ok(Ok(Answered::Whole)) => break,
+                // It began anew and is not that far, or it holds nothing.
+                Ok(Ok(Answered::Nothing)) if from > 0 => {
+                    from = 0;
+                    continue;
+                }
+                Ok(Ok(Answered::Nothing)) => break,
                 Ok(Ok(Answered::Again | Answered::Anew)) | Err(_) => {}
                 Ok(Err(why)) => {
                     tracing::debug!(worker = %self.target.worker, why, "KV events are not replayed");
@@ -333,14 +346,19 @@ impl<'k> Subscription<'k> {
             let Some(reply) = replay::reply(&received.parts()) else {
                 return Err("an answer that is none".to_owned());
             };
-            let Reply::Batch { topic, seq, payload } = reply else {
+            let Reply::Batch { seq, payload } = reply else {
                 let last = self.sequence.last().map(|last| last.seq);
                 // It holds batches, but none up to the last of the one that was there before.
                 let is_other = highest.is_some() && highest < last;
                 if is_other {
                     self.begin_anew();
                 }
-                return Ok(if is_other { Answered::Anew } else { Answered::Whole });
+                let is_missed = highest.is_none() && last.is_some_and(|last| from <= last);
+                return Ok(match (is_other, is_missed) {
+                    (true, _) => Answered::Anew,
+                    (_, true) => Answered::Nothing,
+                    _ => Answered::Whole,
+                });
             };
             let is_begin = highest.is_none();
             highest = highest.max(Some(seq));
@@ -350,17 +368,17 @@ impl<'k> Subscription<'k> {
                     if self.sequence.last().is_none() {
                         self.lose_before(mark, payload);
                     }
-                    self.deliver(topic, mark, payload).await;
+                    self.deliver(mark, payload).await;
                 }
                 Step::Known | Step::Old => {
                     if learns {
-                        self.learn(topic, payload);
+                        self.learn(payload);
                     }
                 }
                 // It holds no earlier ones.
                 Step::Missing { count, .. } if is_begin => {
                     self.lose_gap(mark, payload, count);
-                    self.deliver(topic, mark, payload).await;
+                    self.deliver(mark, payload).await;
                 }
                 Step::Missing { .. } => return Ok(Answered::Again),
                 Step::Anew => {
@@ -376,8 +394,7 @@ impl<'k> Subscription<'k> {
     }
 
     /// Turns a batch into observations.
-    async fn deliver(&mut self, topic: &[u8], mark: Mark, payload: &[u8]) {
-        let topic = String::from_utf8_lossy(topic);
+    async fn deliver(&mut self, mark: Mark, payload: &[u8]) {
         let before = self.pending.len();
         let place = place(mark);
         self.source.generation = mark.time;
@@ -387,7 +404,6 @@ impl<'k> Subscription<'k> {
         let mut index = 0;
         let read = msgpack::read_batch(
             payload,
-            &topic,
             |reason| skipped.one(reason),
             |head, event| {
                 if index == 0 {
@@ -417,11 +433,10 @@ impl<'k> Subscription<'k> {
     }
 
     /// Learns what the blocks of a batch hold that was taken by an agent before this one.
-    fn learn(&mut self, topic: &[u8], payload: &[u8]) {
+    fn learn(&mut self, payload: &[u8]) {
         let blocks = &mut self.blocks;
-        let topic = String::from_utf8_lossy(topic);
         // What is not readable was counted when it was taken.
-        let _ = msgpack::read_batch(payload, &topic, |_| {}, |_, event| drop(blocks.event(None, event)));
+        let _ = msgpack::read_batch(payload, |_| {}, |_, event| drop(blocks.event(None, event)));
         std::mem::take(self.blocks.losses());
     }
 

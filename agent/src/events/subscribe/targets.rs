@@ -87,21 +87,61 @@ mod tests {
         assert!(found.iter().all(|one| one.topic == "kv"));
     }
 
+    /// The publishers of an engine that runs with this `--kv-events-config`.
+    fn configured(engine: &str, config: &str) -> Vec<String> {
+        let settings = facts(&[("kv_events_config", config)]);
+        let version = kvprov_packs::Version::parse("0.32.0");
+        let resolved = kvprov_packs::Packs::builtin().facts(Some(engine), version.as_ref(), &settings);
+        of_facts(&resolved.facts)
+            .unwrap()
+            .iter()
+            .map(|one| {
+                let replay = one.replay.as_ref().map_or("-".to_owned(), ToString::to_string);
+                format!("{} {replay} {}", one.endpoint, one.topic)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_settings_of_engines_say_where_they_publish() {
+        let all = r#"{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:7","replay_endpoint":"tcp://*:8","topic":"kv@p"}"#;
+        assert_eq!(configured("vllm", all), ["tcp://*:7 tcp://*:8 kv@p"]);
+        assert_eq!(configured("vllm", r#"{"enable_kv_cache_events":true}"#), ["tcp://*:5557 - "]);
+        assert_eq!(configured("sglang", r#"{"publisher":"zmq","topic":"kv"}"#), ["tcp://*:5557 - kv"]);
+    }
+
+    #[test]
+    fn engines_that_publish_nothing_say_so() {
+        for config in [
+            r#"{"enable_kv_cache_events":false,"endpoint":"tcp://*:7"}"#,
+            r#"{"enable_kv_cache_events":true,"publisher":"null","endpoint":"tcp://*:7"}"#,
+        ] {
+            assert!(configured("vllm", config).is_empty(), "{config}");
+        }
+        assert!(configured("sglang", r#"{"publisher":"null"}"#).is_empty());
+    }
+
     #[test]
     fn a_worker_that_publishes_nothing_has_no_publisher() {
         assert!(of_facts(&facts(&[])).unwrap().is_empty());
-        assert!(of_facts(&facts(&[("kv_events", "tcp://*:1"), ("kv_events_enabled", "false")])).unwrap().is_empty());
+        assert!(
+            of_facts(&facts(&[("kv_events", "tcp://*:1"), ("kv_events_enabled", "false")]))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
     fn ranks_are_bounded_and_a_size_that_is_none_is_one() {
-        let ranks = |size| of_facts(&facts(&[("kv_events", "tcp://*:1000"), ("dp_size", size)])).unwrap().len();
+        let ranks =
+            |size| of_facts(&facts(&[("kv_events", "tcp://*:1000"), ("dp_size", size)])).unwrap().len();
         assert_eq!((ranks("60000"), ranks("0"), ranks("x")), (64, 1, 1));
     }
 
     #[test]
     fn a_port_that_the_system_chose_is_told_by_the_worker() {
-        let answer = br#"{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://192.0.2.1:40001",
+        let answer =
+            br#"{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://192.0.2.1:40001",
             "replay_endpoint":null,"buffer_steps":10000,"topic":"kv"}}"#;
         let found = of_answer(answer);
         assert_eq!(found.len(), 1);
@@ -111,7 +151,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_none_names_nobody() {
-        for answer in ["", "[]", "{}", r#"{"0":null}"#, r#"{"0":{"endpoint":"inproc://x"}}"#, r#"{"detail":"Not Found"}"#] {
+        for answer in [
+            "",
+            "[]",
+            "{}",
+            r#"{"0":null}"#,
+            r#"{"0":{"endpoint":"inproc://x"}}"#,
+            r#"{"detail":"Not Found"}"#,
+        ] {
             assert!(of_answer(answer.as_bytes()).is_empty(), "{answer}");
         }
     }

@@ -110,7 +110,9 @@ mod tests {
 
     #[test]
     fn half_a_command_is_none() {
-        for body in [&b""[..], b"\x05REA", b"\x05READY\x0bSocket-Type\0\0\0\x09SUB", b"\x05READY", b"\x04PING\0"] {
+        for body in
+            [&b""[..], b"\x05REA", b"\x05READY\x0bSocket-Type\0\0\0\x09SUB", b"\x05READY", b"\x04PING\0"]
+        {
             assert!(Command::read(body).is_err(), "{body:?}");
         }
     }

@@ -6,10 +6,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
-/// A peer that is silent for so long is asked for a sign of life, where its version knows how.
-const PING_AFTER: Duration = Duration::from_secs(10);
-/// It answers within this, or the connection ends.
-const PONG_WITHIN: Duration = Duration::from_secs(10);
 /// What we tell the peer to wait for our next sign of life, in tenths of a second.
 const PATIENCE: u16 = 300;
 /// Most answers that wait to be sent: a peer that asks without reading is none to talk to.
@@ -24,6 +20,7 @@ pub struct Connection<S> {
     /// Bytes of `outgoing` that were sent.
     sent: usize,
     minor: u8,
+    silence: Duration,
     heard: Instant,
     /// When a sign of life was asked for.
     asked: Option<Instant>,
@@ -55,16 +52,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ///
     /// # Errors
     /// When the peer speaks another protocol, asks for authentication, is another kind of socket or goes away.
-    pub async fn open(
-        stream: S,
-        own: SocketType,
-        limits: Limits,
-        budget: Budget,
-    ) -> Result<Self, ZmtpError> {
+    pub async fn open(stream: S, own: SocketType, limits: Limits, budget: Budget) -> Result<Self, ZmtpError> {
         let now = Instant::now();
         let incoming = Incoming::new(limits, budget);
-        let mut connection =
-            Self { stream, incoming, outgoing: Vec::new(), sent: 0, minor: 0, heard: now, asked: None };
+        let mut connection = Self {
+            stream,
+            incoming,
+            outgoing: Vec::new(),
+            sent: 0,
+            minor: 0,
+            silence: limits.silence,
+            heard: now,
+            asked: None,
+        };
         connection.outgoing.extend_from_slice(&Greeting::own());
         connection.flush().await?;
         let greeting = loop {
@@ -166,8 +166,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.read().await;
         }
         let until = match self.asked {
-            Some(asked) => asked + PONG_WITHIN,
-            None => self.heard + PING_AFTER,
+            Some(asked) => asked + self.silence,
+            None => self.heard + self.silence,
         };
         match timeout_at(until, self.read()).await {
             Ok(read) => read,

@@ -104,10 +104,7 @@ mod tests {
     #[test]
     fn reserved_flags_and_commands_of_several_frames_are_refused() {
         for flags in [0x08, 0x80, COMMAND | MORE] {
-            assert!(matches!(
-                Frame::read(&[flags, 0], &Limits::default()),
-                Err(ZmtpError::Malformed(_))
-            ));
+            assert!(matches!(Frame::read(&[flags, 0], &Limits::default()), Err(ZmtpError::Malformed(_))));
         }
     }
 }

@@ -45,7 +45,8 @@ impl Greeting {
         let mechanism = &mechanism[..end];
         if mechanism != NULL {
             let is_word = !mechanism.is_empty() && mechanism.iter().all(u8::is_ascii_uppercase);
-            let named = if is_word { String::from_utf8_lossy(mechanism).into_owned() } else { "?".to_owned() };
+            let named =
+                if is_word { String::from_utf8_lossy(mechanism).into_owned() } else { "?".to_owned() };
             return Err(ZmtpError::Mechanism(named));
         }
         // A later major version speaks 3.x with who greets with 3.

@@ -21,7 +21,9 @@ pub use frame::{Frame, write_frame};
 pub use greeting::{GREETING, Greeting};
 pub use incoming::{Incoming, SMALL, Sort};
 
-/// What a peer may send at most.
+use std::time::Duration;
+
+/// What a peer may send at most, and how long it may be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all frames of one message.
@@ -30,12 +32,14 @@ pub struct Limits {
     pub frames: usize,
     /// Bytes of one command.
     pub command: usize,
+    /// Silence after which a peer that knows how is asked for a sign of life. It has as long again for that.
+    pub silence: Duration,
 }
 
 impl Default for Limits {
     /// 16 MiB hold a batch of events over several million tokens; publishers send three to five frames.
     fn default() -> Self {
-        Self { message: 16 << 20, frames: 16, command: 64 << 10 }
+        Self { message: 16 << 20, frames: 16, command: 64 << 10, silence: Duration::from_secs(10) }
     }
 }
 

@@ -92,9 +92,9 @@ impl Room {
     pub(super) fn publishers(&self) -> (u64, u64, Option<String>) {
         let publishers = self.publishers.borrow();
         let waiting: Vec<&Publisher> = publishers.values().filter(|one| one.why.is_some()).collect();
-        let why = waiting.first().and_then(|one| {
-            one.why.as_ref().map(|why| format!("{} of {}: {why}", one.endpoint, one.worker))
-        });
+        let why = waiting
+            .first()
+            .and_then(|one| one.why.as_ref().map(|why| format!("{} of {}: {why}", one.endpoint, one.worker)));
         ((publishers.len() - waiting.len()) as u64, waiting.len() as u64, why)
     }
 
