@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "KVPROV_";
 
 /// What may be configured.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     /// The agent.
@@ -21,7 +21,7 @@ pub(crate) struct Config {
 }
 
 /// `[agent]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AgentSection {
     /// Name of the node; left out: `NODE_NAME` of the environment, else the host's name.
@@ -40,6 +40,12 @@ pub(crate) struct AgentSection {
     pub(crate) metrics: bool,
     /// Subscribe to KV events.
     pub(crate) events: bool,
+    /// Seconds between two pages of counters of one endpoint; a page that costs much is read more seldom.
+    pub(crate) scrape_seconds: f64,
+    /// Bytes of a page of counters; a longer one is not used.
+    pub(crate) scrape_bytes: usize,
+    /// What else is asked for over HTTP, of a closed list of paths.
+    pub(crate) endpoints: Vec<String>,
     /// `cgroup:PATH`: only what runs below it.
     pub(crate) scope: Option<String>,
     /// Bytes of the ring between kernel and agent; a power of two.
@@ -111,6 +117,12 @@ impl Config {
         if !config.agent.ring_bytes.is_power_of_two() || config.agent.ring_bytes < 4096 {
             bail!("agent.ring_bytes is {}; take a power of two from 4096 on", config.agent.ring_bytes);
         }
+        if !(0.1..=3600.0).contains(&config.agent.scrape_seconds) {
+            bail!("agent.scrape_seconds is {}; take 0.1 to 3600", config.agent.scrape_seconds);
+        }
+        if config.agent.scrape_bytes < 4096 {
+            bail!("agent.scrape_bytes is {}; take at least 4096", config.agent.scrape_bytes);
+        }
         Ok(config)
     }
 }
@@ -145,6 +157,9 @@ impl Default for AgentSection {
             kernel: true,
             metrics: true,
             events: true,
+            scrape_seconds: 5.0,
+            scrape_bytes: 16 << 20,
+            endpoints: vec!["/v1/models".to_owned(), "/version".to_owned()],
             scope: None,
             ring_bytes: 16 << 20,
             kernel_statistics: false,
@@ -214,6 +229,17 @@ mod tests {
             with(&[("KVPROV_LAB", "/tmp"), ("KVPROV_BPF_LINKER", "x")]).expect("config"),
             Config::default()
         );
+    }
+
+    #[test]
+    fn an_interval_that_is_none_is_refused() {
+        for seconds in ["0", "-1", "nan", "1e9"] {
+            assert!(with(&[("KVPROV_AGENT_SCRAPE_SECONDS", seconds)]).is_err(), "{seconds}");
+        }
+        let config =
+            with(&[("KVPROV_AGENT_SCRAPE_SECONDS", "1"), ("KVPROV_AGENT_ENDPOINTS", "[\"/version\"]")]);
+        let agent = config.expect("config").agent;
+        assert_eq!((agent.scrape_seconds, agent.endpoints), (1.0, vec!["/version".to_owned()]));
     }
 
     #[test]

@@ -74,6 +74,10 @@ crate::documented_constants! {
     ADAPTER_DIRECTORIES = "adapter_directories";
     /// Adapters that ran at the time of the observation, comma-separated.
     ADAPTERS_RUNNING = "adapters_running";
+    /// Adapters that the engine lists, as `name=path`, comma-separated, by name.
+    ADAPTERS_LOADED = "adapters_loaded";
+    /// The weight version that the engine claims: what somebody told it, evidence and never a factor.
+    WEIGHT_VERSION = "weight_version";
     /// Lifetime of a lease in seconds.
     LEASE_SECONDS = "lease_seconds";
     /// Key of an index of KV that a router keeps over several workers.

@@ -3,12 +3,15 @@
 //! Each entry is checked on its own ([`Build`]); what only shows with all packs together (does an example match its
 //! template and no other) is checked by [`Packs::check_examples`].
 
+mod endpoints;
 mod entries;
 mod examples;
 mod lines;
 mod processes;
 
+use crate::answer::AnswerRule;
 use crate::body::field_of;
+use crate::endpoint::EndpointRule;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
 use crate::json_line::JsonSignature;
@@ -56,6 +59,8 @@ pub(crate) struct Build {
     keys: Vec<KeyGrammar>,
     weights: Vec<WeightsGrammar>,
     processes: Vec<ProcessSignature>,
+    endpoints: Vec<EndpointRule>,
+    answers: Vec<AnswerRule>,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
     ids: BTreeMap<String, String>,
@@ -78,6 +83,8 @@ pub(crate) enum ExampleOf {
     Key(String),
     Weights(String),
     Process(String),
+    /// Engine and path.
+    Answer(String, String),
 }
 
 /// One file that is being read.
@@ -100,7 +107,7 @@ impl Build {
         for (path, (root, text)) in files {
             build.file(path, &format!("{root}{path}"), text);
         }
-        let known_settings = Arc::new(KnownSettings::of(&build.facts));
+        let known_settings = Arc::new(KnownSettings::of(&build.facts).with_endpoints(&build.endpoints));
         let packs = Packs {
             files: build.files,
             templates: build.templates,
@@ -109,6 +116,8 @@ impl Build {
             facts: build.facts,
             processes: ProcessTable::new(build.processes, known_settings.clone()),
             known_settings,
+            endpoints: build.endpoints,
+            answers: build.answers,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,
             matcher: std::sync::OnceLock::new(),

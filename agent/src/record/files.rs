@@ -15,6 +15,7 @@ const MAX_FILES: usize = 1024;
 pub(super) enum Kind {
     Kernel,
     Log,
+    Metrics,
 }
 
 type Source = (WorkerId, Kind, String);
@@ -33,6 +34,7 @@ impl Kind {
         match self {
             Self::Kernel => "kernel",
             Self::Log => "log",
+            Self::Metrics => "metrics",
         }
     }
 
@@ -40,6 +42,7 @@ impl Kind {
         match self {
             Self::Kernel => "jsonl",
             Self::Log => "log",
+            Self::Metrics => "prom",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Keeps what the agent sees as a bundle, so that `replay` gives the findings again.
 //!
-//! Input: the observations that describe workers, the kernel records and the redacted log lines of their sources.
+//! Input: the observations that describe workers, the kernel records, the redacted log lines and
+//! the trimmed pages of counters of their sources.
 //! Output: `incident.toml` and one file a source in a directory of its own. The names of workers are the agent's worker
 //! ids, so that findings get the same ids. Invariants: no raw log line and no token id is written; nothing already
 //! written is touched again but `incident.toml`, which is replaced as a whole.
@@ -9,7 +10,9 @@ mod files;
 mod manifest;
 
 use crate::kernel::Record;
+use crate::metrics::recorded;
 use files::{Files, Kind};
+use kvprov_model::clock::WallTime;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{Body, Observation, SourceKind};
 use manifest::Manifest;
@@ -98,10 +101,32 @@ impl Recorder {
         self.line(worker, Kind::Log, stream, redacted)
     }
 
+    /// Takes a page of counters of a worker's endpoint, trimmed before.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn page(
+        &mut self,
+        worker: &WorkerId,
+        endpoint: &str,
+        at: WallTime,
+        trimmed: &str,
+    ) -> Result<(), RecordError> {
+        let mut page = std::mem::take(&mut self.buffer);
+        page.clear();
+        recorded::write(endpoint, at, trimmed, &mut page);
+        let name = self.files.append(worker, Kind::Metrics, endpoint, &page);
+        self.buffer = page;
+        if let Some(name) = name? {
+            self.manifest.source(worker, Kind::Metrics.as_str(), name, Some(at));
+        }
+        Ok(())
+    }
+
     fn line(&mut self, worker: &WorkerId, kind: Kind, stream: &str, line: &[u8]) -> Result<(), RecordError> {
         let name = self.files.append(worker, kind, stream, line)?;
         if let Some(name) = name {
-            self.manifest.source(worker, kind.as_str(), name);
+            self.manifest.source(worker, kind.as_str(), name, None);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::left::{Left, Roll};
 use super::logs::LogCommand;
 use super::options::Options;
 use super::report::Report;
+use super::scrape::ScrapeCommand;
 use crate::access::{Access, ProcessId};
 use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
 use crate::kernel::live::Now;
@@ -51,6 +52,8 @@ pub(crate) enum ProcessNews {
 pub(crate) struct Followers {
     pub(crate) logs: Sender<LogCommand>,
     pub(crate) kernel: Sender<KernelCommand>,
+    /// Where something is asked over HTTP.
+    pub(crate) scrape: Option<Sender<ScrapeCommand>>,
 }
 
 /// The thread's state.
@@ -64,6 +67,7 @@ pub(crate) struct Found {
     followers: Followers,
     news: Receiver<ProcessNews>,
     follows_logs: bool,
+    reads_metrics: bool,
     watched: BTreeMap<WorkerId, BTreeMap<ProcessKey, u32>>,
     outputs: BTreeSet<(WorkerId, Output)>,
     ways: BTreeSet<(WorkerId, u32)>,
@@ -100,6 +104,7 @@ impl Found {
             followers,
             news,
             follows_logs: options.sources.logs,
+            reads_metrics: options.sources.metrics,
             watched: BTreeMap::new(),
             outputs: BTreeSet::new(),
             ways: BTreeSet::new(),
@@ -139,7 +144,7 @@ impl Found {
                     self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
                     self.unwatch_strangers();
-                    self.hub.sees(self.loader.is_some(), self.follows_logs);
+                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.reads_metrics);
                 }
             }
             let news = match self.news.recv_timeout(PATIENCE) {
@@ -202,6 +207,9 @@ impl Found {
                         self.tell_what_was_loaded(worker);
                     }
                     self.follow(worker, reports);
+                    if let Some(scrape) = &self.followers.scrape {
+                        let _ = scrape.send(ScrapeCommand::Worker(Box::new(worker.clone())));
+                    }
                 }
                 Change::Gone { worker, .. } => {
                     self.leave(worker);
@@ -371,6 +379,9 @@ impl Found {
         self.ways.retain(|(of, _)| of != worker);
         let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));
         let _ = self.followers.logs.send(LogCommand::Gone(worker.clone()));
+        if let Some(scrape) = &self.followers.scrape {
+            let _ = scrape.send(ScrapeCommand::Gone(worker.clone()));
+        }
     }
 
     fn blind(&mut self, worker: &WorkerId, pid: u32, way: u32, reports: &Sender<Report>) {

@@ -2,10 +2,12 @@
 
 use crate::kernel::Record;
 use crate::logs::LineCounts;
+use crate::metrics::scrape::Counts;
 use crate::record::{RecordError, Recorder};
 use crate::ship::Outbox;
 use crate::source::Losses;
 use crate::status::{Part, Readiness};
+use kvprov_model::clock::WallTime;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
 use std::collections::BTreeMap;
@@ -31,6 +33,7 @@ struct Counted {
     workers: BTreeMap<String, u64>,
     lines: LineCounts,
     files: u64,
+    scraped: Counts,
 }
 
 // === impl Hub ===
@@ -80,11 +83,12 @@ impl Hub {
     }
 
     /// Discovery has looked once: says what is seen from now on.
-    pub(crate) fn sees(&self, kernel: bool, logs: bool) {
+    pub(crate) fn sees(&self, kernel: bool, logs: bool, metrics: bool) {
         self.readiness.set("discovery", Part::Ready);
         let part = |on: bool, why: &str| if on { Part::Ready } else { Part::Without(why.to_owned()) };
         self.readiness.set("kernel", part(kernel, "no kernel programs, or switched off; see kvprov doctor"));
         self.readiness.set("logs", part(logs, "switched off"));
+        self.readiness.set("metrics", part(metrics, "switched off"));
     }
 
     /// Counts what a source lost since it last told.
@@ -118,6 +122,21 @@ impl Hub {
         let mut counted = lock(&self.counted);
         counted.lines = lines;
         counted.files = files;
+    }
+
+    /// What came of reading counters so far.
+    pub(crate) fn scraped(&self, counts: Counts) {
+        lock(&self.counted).scraped = counts;
+    }
+
+    /// The figures of reading counters.
+    pub(crate) fn scraping(&self) -> Counts {
+        lock(&self.counted).scraped.clone()
+    }
+
+    /// Takes a trimmed page of counters for the recording.
+    pub(crate) fn page(&self, worker: &WorkerId, endpoint: &str, at: WallTime, text: &str) {
+        self.recording(|recorder| recorder.page(worker, endpoint, at, text));
     }
 
     pub(crate) fn kinds(&self) -> Vec<(Vec<String>, f64)> {

@@ -20,6 +20,7 @@ mod logs;
 mod options;
 mod page;
 mod report;
+mod scrape;
 mod settled;
 
 pub use options::{LogFile, Options, Sources};
@@ -114,6 +115,15 @@ pub fn run(
             &hub,
             alive.source("kernel"),
         );
+        let asks = options.sources.metrics || !options.answers.is_empty();
+        let scrape = asks
+            .then(|| {
+                let progress = alive.source("metrics");
+                scrape::Scrape::new(options, &node, packs, &access, &hub, progress)
+            })
+            .transpose()
+            .map_err(system("open what was read of counters"))?;
+        let (scrape, scrape_commands) = scrape.unzip();
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),
@@ -121,7 +131,11 @@ pub fn run(
             &access,
             loader.filter(|_| kernel.sees()),
             &hub,
-            discovery::Followers { logs: log_commands.clone(), kernel: kernel_commands },
+            discovery::Followers {
+                logs: log_commands.clone(),
+                kernel: kernel_commands,
+                scrape: scrape_commands,
+            },
         );
         let kernel = kernel.with_listeners(discovery_events, log_commands, settled);
         let end = Arc::new(AtomicBool::new(false));
@@ -131,7 +145,7 @@ pub fn run(
         let name = |name: &str| std::thread::Builder::new().name(format!("kvprov-{name}"));
         let (kernel_end, logs_end, discovery_end) = (Arc::clone(&end), Arc::clone(&end), Arc::clone(&end));
         let told_to = reports.clone();
-        let handles = [
+        let mut handles = vec![
             ("kernel", name("kernel").spawn_scoped(scope, move || kernel.run(&kernel_end))),
             ("logs", name("logs").spawn_scoped(scope, move || logs.run(&logs_end))),
             (
@@ -139,6 +153,13 @@ pub fn run(
                 name("discovery").spawn_scoped(scope, move || discovery.run(&discovery_end, &told_to)),
             ),
         ];
+        if let Some(scrape) = scrape {
+            let (scrape_end, told_to) = (Arc::clone(&end), reports.clone());
+            handles.push((
+                "scrape",
+                name("scrape").spawn_scoped(scope, move || scrape.run(&scrape_end, &told_to)),
+            ));
+        }
         drop(reports);
         let mut running = Vec::new();
         for (name, handle) in handles {

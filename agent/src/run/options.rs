@@ -1,8 +1,10 @@
 //! What the agent is told.
 
+use crate::http::ReadPath;
 use crate::ship::Protocol;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which sources are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +13,8 @@ pub struct Sources {
     pub logs: bool,
     /// System calls.
     pub kernel: bool,
+    /// Counters over HTTP.
+    pub metrics: bool,
 }
 
 /// A log that is followed although no process has it open as its output.
@@ -45,6 +49,12 @@ pub struct Options {
     pub hash_bytes_per_second: u64,
     /// Further logs.
     pub log_files: Vec<LogFile>,
+    /// Between two pages of counters of one endpoint.
+    pub scrape_interval: Duration,
+    /// Bytes of a page of counters; a longer one is not used.
+    pub scrape_bytes: usize,
+    /// What else is asked for over HTTP: served models, the version.
+    pub answers: Vec<ReadPath>,
     /// Where to keep a recording.
     pub recording: Option<PathBuf>,
 }

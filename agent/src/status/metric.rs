@@ -49,6 +49,24 @@ metrics! {
     /// Log files that are followed.
     LOG_FILES: Gauge "kvprov_log_files" []
         "Log files that are followed.",
+    /// Pages of counters.
+    SCRAPE_PAGES: Counter "kvprov_scrape_pages_total" []
+        "Pages of counters that were read of workers.",
+    /// Other answers.
+    SCRAPE_ANSWERS: Counter "kvprov_scrape_answers_total" []
+        "Answers about models and versions that were read of workers.",
+    /// Bytes of both.
+    SCRAPE_BYTES: Counter "kvprov_scrape_bytes_total" []
+        "Bytes of pages and answers that were read of workers.",
+    /// Time of both.
+    SCRAPE_SECONDS: Counter "kvprov_scrape_seconds_total" []
+        "Time that questions to workers took, failed ones included.",
+    /// What failed.
+    SCRAPE_FAILURES: Counter "kvprov_scrape_failures_total" ["reason"]
+        "Questions to workers that gave nothing, by reason.",
+    /// Endpoints.
+    SCRAPE_ENDPOINTS: Gauge "kvprov_scrape_endpoints" ["state"]
+        "Endpoints with counters by what becomes of them: read, waiting, failing, refused.",
     /// Kernel events: fired, filtered, delivered, dropped.
     KERNEL_EVENTS: Counter "kvprov_kernel_events_total" ["kind", "outcome"]
         "Kernel events by kind and what became of them: fired, filtered, delivered or dropped.",
