@@ -130,10 +130,19 @@ impl Identities {
             return;
         }
         let file = FileKey::of(&open.identity, &open.state);
-        let load = self
-            .loads
-            .entry(key)
-            .or_insert_with(|| Load::new(&open.file.factor, &open.path, open.wall, open.position));
+        // Other weights than those that run are loaded: those are over, whatever comes.
+        let takes_over = key.factor == "weights"
+            && self.loads.iter().any(|(other, load)| {
+                other.worker == key.worker
+                    && other.factor == key.factor
+                    && load.told.as_ref().is_some_and(|(full, _)| *full)
+                    && open.wall.since(load.first) > ONE_START
+            });
+        let load = self.loads.entry(key).or_insert_with(|| {
+            let mut load = Load::new(&open.file.factor, &open.path, open.wall, open.position);
+            load.in_doubt = takes_over;
+            load
+        });
         if load.opened(name, file, &open.path, open.wall, open.position) == Effect::Full {
             self.losses.one("too many files of one model");
         }

@@ -138,6 +138,9 @@ pub fn run(
             .transpose()
             .map_err(system("open what was read of counters"))?;
         let (scrape, scrape_commands) = scrape.unzip();
+        if let Some(commands) = &scrape_commands {
+            hub.tell_changes(commands.clone());
+        }
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),

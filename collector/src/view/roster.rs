@@ -174,6 +174,11 @@ impl Roster {
     }
 }
 
+/// The pairs of a list `name=value,…`.
+fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').filter_map(|one| one.split_once('='))
+}
+
 /// A directory without a slash at its end; a name stays as it is.
 fn directory_of(path: &str) -> &str {
     match path.trim_end_matches('/') {
@@ -207,6 +212,10 @@ impl Member {
         match &observation.body {
             Body::Worker(worker) => {
                 newer_of(&mut self.pod, &worker.pod);
+                let listed = worker.facts.get(fact::ADAPTERS_LOADED);
+                for (name, directory) in listed.into_iter().flat_map(|text| named(text)) {
+                    self.place_adapter(name, directory, wall);
+                }
                 self.pids.extend(worker.pids.iter().cloned());
                 self.settings
                     .extend(worker.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -286,7 +295,7 @@ impl Member {
     /// What arguments say of adapters holds since the start.
     fn place_adapters(&mut self) {
         let placed = self.fact(fact::ADAPTER_DIRECTORIES).map(str::to_owned);
-        for (name, directory) in placed.iter().flat_map(|text| text.split(',')).filter_map(|one| one.split_once('=')) {
+        for (name, directory) in placed.iter().flat_map(|text| named(text)) {
             self.place_adapter(name, directory, None);
         }
     }
