@@ -14,6 +14,7 @@ const CONNECTIONS: usize = 4;
 /// One request in so many asks for one token only: its duration is the time to the first token.
 const FIRST_TOKEN_OF: usize = 4;
 const TOKENS: u32 = 8;
+const COMPLETIONS: &str = "/v1/completions";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes requests that were never made before.
@@ -93,7 +94,7 @@ fn ask(router: SocketAddr, number: usize, tokens: u32) -> Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(
         stream,
-        "POST /v1/completions HTTP/1.1\r\nHost: {router}\r\nConnection: close\r\nX-Request-Id: bench-{number}\r\n\
+        "POST {COMPLETIONS} HTTP/1.1\r\nHost: {router}\r\nConnection: close\r\nX-Request-Id: bench-{number}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )?;
