@@ -6,7 +6,9 @@
 pub mod access;
 pub mod bundle;
 pub mod discover;
+pub mod endpoint;
 pub mod events;
+pub mod http;
 pub mod identity;
 pub mod kernel;
 pub mod logs;

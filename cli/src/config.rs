@@ -21,7 +21,7 @@ pub(crate) struct Config {
 }
 
 /// `[agent]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AgentSection {
     /// Name of the node; left out: `NODE_NAME` of the environment, else the host's name.
@@ -40,6 +40,12 @@ pub(crate) struct AgentSection {
     pub(crate) metrics: bool,
     /// Subscribe to KV events.
     pub(crate) events: bool,
+    /// Seconds between two pages of counters of one endpoint; a page that costs much is read more seldom.
+    pub(crate) scrape_seconds: f64,
+    /// Bytes of a page of counters; a longer one is not used.
+    pub(crate) scrape_bytes: usize,
+    /// What else is asked for over HTTP, of a closed list of paths.
+    pub(crate) endpoints: Vec<String>,
     /// `cgroup:PATH`: only what runs below it.
     pub(crate) scope: Option<String>,
     /// Bytes of the ring between kernel and agent; a power of two.
@@ -53,6 +59,9 @@ pub(crate) struct AgentSection {
     pub(crate) hash_bytes_per_second: u64,
     /// Log files that no process has open as its output: path or glob.
     pub(crate) log_files: Vec<LogFile>,
+    /// The key of content hashes: a file with the same random bytes on all nodes whose content is compared. Left out: each
+    /// node makes its own.
+    pub(crate) content_key_file: Option<PathBuf>,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -125,6 +134,12 @@ impl Config {
         if !(0.0..=1.0).contains(&config.collector.trace_sample) {
             bail!("collector.trace_sample is {}; take a share from 0 to 1", config.collector.trace_sample);
         }
+        if !(0.1..=3600.0).contains(&config.agent.scrape_seconds) {
+            bail!("agent.scrape_seconds is {}; take 0.1 to 3600", config.agent.scrape_seconds);
+        }
+        if config.agent.scrape_bytes < 4096 {
+            bail!("agent.scrape_bytes is {}; take at least 4096", config.agent.scrape_bytes);
+        }
         Ok(config)
     }
 }
@@ -159,12 +174,16 @@ impl Default for AgentSection {
             kernel: true,
             metrics: true,
             events: true,
+            scrape_seconds: 5.0,
+            scrape_bytes: 16 << 20,
+            endpoints: vec!["/v1/models".to_owned(), "/version".to_owned()],
             scope: None,
             ring_bytes: 16 << 20,
             kernel_statistics: false,
             queue_bytes: 256 << 20,
             hash_bytes_per_second: 200 << 20,
             log_files: Vec::new(),
+            content_key_file: None,
             packs: None,
         }
     }
@@ -242,6 +261,17 @@ mod tests {
             with(&[("KVPROV_LAB", "/tmp"), ("KVPROV_BPF_LINKER", "x")]).expect("config"),
             Config::default()
         );
+    }
+
+    #[test]
+    fn an_interval_that_is_none_is_refused() {
+        for seconds in ["0", "-1", "nan", "1e9"] {
+            assert!(with(&[("KVPROV_AGENT_SCRAPE_SECONDS", seconds)]).is_err(), "{seconds}");
+        }
+        let config =
+            with(&[("KVPROV_AGENT_SCRAPE_SECONDS", "1"), ("KVPROV_AGENT_ENDPOINTS", "[\"/version\"]")]);
+        let agent = config.expect("config").agent;
+        assert_eq!((agent.scrape_seconds, agent.endpoints), (1.0, vec!["/version".to_owned()]));
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub enum ProcFile {
     Tcp = 9,
     /// IPv6 TCP sockets of its network namespace.
     Tcp6 = 10,
+    /// Routes of its network namespace, of which the local ones are its IPv4 addresses.
+    FibTrie = 11,
+    /// IPv6 addresses of its network namespace.
+    IfInet6 = 12,
 }
 
 /// A link of `/proc/PID`.
@@ -187,7 +191,7 @@ pub enum Failure {
 
 impl ProcFile {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Environ,
         Self::Cmdline,
         Self::Maps,
@@ -198,6 +202,8 @@ impl ProcFile {
         Self::Comm,
         Self::Tcp,
         Self::Tcp6,
+        Self::FibTrie,
+        Self::IfInet6,
     ];
 
     /// Its name below `/proc/PID`.
@@ -213,6 +219,8 @@ impl ProcFile {
             Self::Comm => "comm",
             Self::Tcp => "net/tcp",
             Self::Tcp6 => "net/tcp6",
+            Self::FibTrie => "net/fib_trie",
+            Self::IfInet6 => "net/if_inet6",
         }
     }
 

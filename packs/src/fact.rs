@@ -64,6 +64,11 @@ impl KnownSettings {
         Self { names: names.chain(composed.map(normal_name)).collect() }
     }
 
+    /// Also these, which something else than a rule reads.
+    pub(crate) fn add(&mut self, names: impl Iterator<Item = String>) {
+        self.names.extend(names);
+    }
+
     /// Whether the name, or an end of its dotted path, is read by a rule.
     pub(crate) fn knows(&self, key: &str) -> bool {
         let name = normal_name(key);

@@ -1,15 +1,18 @@
 //! Signature packs: what engines print, expose and are started with, as data.
 //!
-//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers six
+//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers eight
 //! questions: which template is this log line ([`Matcher`]), what does this metric mean ([`MetricTable`]), which facts
 //! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]), is this process
-//! one of an engine and how was it started ([`ProcessTable`]), which request does this span tell of ([`SpanTable`]).
+//! one of an engine and how was it started ([`ProcessTable`]), where does it serve what may be read of it and what does an
+//! answer say ([`Packs::endpoints`], [`Packs::read_answer`]), which request does this span tell of ([`SpanTable`]).
 //!
 //! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
 //! went through a placeholder with an allow-listed type.
 
 mod anchor;
+pub mod answer;
 mod body;
+pub mod endpoint;
 pub mod error;
 pub mod fact;
 pub mod json_line;
@@ -31,6 +34,8 @@ pub mod template;
 mod validate;
 pub mod version;
 
+pub use answer::Said;
+pub use endpoint::Endpoint;
 pub use error::PackError;
 pub use fact::{ResolvedFacts, SettingsSeen};
 pub use json_line::JsonMatch;

@@ -3,6 +3,8 @@
 //! Invariant: an entry with an error is reported and left out; one bad entry never takes another with it. A file
 //! that is no TOML of the schema is left out as a whole.
 
+use crate::answer::AnswerRule;
+use crate::endpoint::EndpointRule;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
 use crate::json_line::JsonSignature;
@@ -36,6 +38,8 @@ pub struct Packs {
     pub(crate) known_settings: Arc<KnownSettings>,
     pub(crate) keys: KeyGrammars,
     pub(crate) processes: ProcessTable,
+    pub(crate) endpoints: Vec<EndpointRule>,
+    pub(crate) answers: Vec<AnswerRule>,
     pub(crate) spans: SpanTable,
     pub(crate) examples: Vec<Example>,
     pub(crate) matcher: OnceLock<Matcher>,

@@ -74,9 +74,33 @@ impl MetricTable {
         self.dated.contains(name)
     }
 
+    /// Whether a label of a metric says something: an entry names it.
+    pub fn names_label(&self, name: &str, label: &str) -> bool {
+        let of_meaning = |meaning: &Meaning| meaning.labels.contains_key(label);
+        self.meanings.get(name).is_some_and(|all| all.iter().any(of_meaning))
+            || self.info.get(name).is_some_and(|all| all.iter().any(|(known, _)| known == label))
+    }
+
     /// Whether any meaning has this name, whatever the labels.
     pub fn knows(&self, name: &str) -> bool {
         self.meanings.contains_key(name) || self.info.contains_key(name)
+    }
+
+    /// Names what is known: two tables with the same one read a page alike.
+    pub fn fingerprint(&self) -> String {
+        let mut all: Vec<String> = self
+            .meanings()
+            .map(|m| format!("{} {:?} {:?} {} {:?}", m.name, m.labels, m.metric_type, m.counter, m.versions))
+            .collect();
+        let is_dated = |name| self.dated.contains(name);
+        all.extend(self.info.iter().map(|(name, labels)| format!("{name} {labels:?} {}", is_dated(name))));
+        all.sort();
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        // FNV-1a: a name, no proof.
+        for byte in all.join("\n").bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        format!("{hash:016x}")
     }
 
     /// Every meaning, in no order.

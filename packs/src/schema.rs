@@ -35,6 +35,10 @@ pub(crate) struct PackFile {
     #[serde(default)]
     pub(crate) process: Vec<Spanned<RawProcess>>,
     #[serde(default)]
+    pub(crate) endpoint: Vec<Spanned<RawEndpoint>>,
+    #[serde(default)]
+    pub(crate) answer: Vec<Spanned<RawAnswer>>,
+    #[serde(default)]
     pub(crate) span: Vec<Spanned<RawSpan>>,
 }
 
@@ -288,10 +292,50 @@ pub(crate) struct RawProcess {
     #[serde(default)]
     pub(crate) lists: Vec<String>,
     #[serde(default)]
+    pub(crate) named: Vec<String>,
+    #[serde(default)]
     pub(crate) files: Vec<String>,
     pub(crate) example: Spanned<OneOrMore>,
     #[serde(default, rename = "note")]
     _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// `[[endpoint]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawEndpoint {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) port: Vec<String>,
+    pub(crate) default_port: Option<u16>,
+    pub(crate) serves: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) needs: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) unless: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) keeps_counters_when: Vec<String>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// `[[answer]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawAnswer {
+    pub(crate) id: String,
+    pub(crate) path: Spanned<String>,
+    pub(crate) each: Option<String>,
+    #[serde(default)]
+    pub(crate) facts: BTreeMap<String, Spanned<String>>,
+    pub(crate) engine_version: Option<String>,
+    pub(crate) engine_id: Option<String>,
+    pub(crate) adapter: Option<RawAdapter>,
+    pub(crate) example: Spanned<String>,
     #[serde(default, rename = "source")]
     _source: String,
 }
@@ -306,6 +350,15 @@ pub(crate) struct RawSpan {
     pub(crate) example: Spanned<String>,
     #[serde(default, rename = "source")]
     _source: String,
+}
+
+/// How an entry of a list in an `[[answer]]` is an adapter.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawAdapter {
+    pub(crate) when: String,
+    pub(crate) name: String,
+    pub(crate) path: String,
 }
 
 /// One rule for the role of a `[[process]]`.

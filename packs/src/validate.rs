@@ -3,13 +3,16 @@
 //! Each entry is checked on its own ([`Build`]); what only shows with all packs together (does an example match its
 //! template and no other) is checked by [`Packs::check_examples`].
 
+mod endpoints;
 mod entries;
 mod examples;
 mod lines;
 mod processes;
 mod spans;
 
+use crate::answer::AnswerRule;
 use crate::body::field_of;
+use crate::endpoint::EndpointRule;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
 use crate::json_line::JsonSignature;
@@ -58,6 +61,8 @@ pub(crate) struct Build {
     keys: Vec<KeyGrammar>,
     weights: Vec<WeightsGrammar>,
     processes: Vec<ProcessSignature>,
+    endpoints: Vec<EndpointRule>,
+    answers: Vec<AnswerRule>,
     spans: SpanTable,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
@@ -81,6 +86,8 @@ pub(crate) enum ExampleOf {
     Key(String),
     Weights(String),
     Process(String),
+    /// Engine and path.
+    Answer(String, String),
     Span(String),
 }
 
@@ -104,7 +111,7 @@ impl Build {
         for (path, (root, text)) in files {
             build.file(path, &format!("{root}{path}"), text);
         }
-        let known_settings = Arc::new(KnownSettings::of(&build.facts));
+        let known_settings = Arc::new(KnownSettings::of(&build.facts).with_endpoints(&build.endpoints));
         let packs = Packs {
             files: build.files,
             templates: build.templates,
@@ -113,6 +120,8 @@ impl Build {
             facts: build.facts,
             processes: ProcessTable::new(build.processes, known_settings.clone()),
             known_settings,
+            endpoints: build.endpoints,
+            answers: build.answers,
             spans: build.spans,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,

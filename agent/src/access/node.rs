@@ -189,5 +189,6 @@ fn reading(file: ProcFile) -> &'static str {
         ProcFile::Stat => "read its times",
         ProcFile::Comm => "read its name",
         ProcFile::Tcp | ProcFile::Tcp6 => "read its sockets",
+        ProcFile::FibTrie | ProcFile::IfInet6 => "read its network addresses",
     }
 }

@@ -11,7 +11,8 @@ use crate::bundle::report::Report;
 use crate::bundle::spec::{InputKind, SourceSpec, WorkerSpec};
 use crate::events::EventReader;
 use crate::kernel::{KernelReader, Mounts, Record};
-use crate::metrics::{MAX_PAGE, MetricsReader};
+use crate::metrics::MetricsReader;
+use crate::metrics::recorded::{RecordedPage, RecordedPages};
 use crate::source::lines::Lines;
 use crate::source::{Losses, Place, Sink, SourceContext};
 use kvprov_model::content::FleetKey;
@@ -183,7 +184,7 @@ impl<'a> Pass<'a> {
             lines.feed(chunk, |place, line| reader.line(place, line, pass.sink));
         });
         let overlong = lines.finish(|place, line| reader.line(place, line, self.sink));
-        let mut counts = reader.counts().clone();
+        let mut counts = reader.counts();
         counts.losses.add("line too long", overlong);
         self.report.records += counts.events;
         self.lose(&context, InputKind::Events, &counts.losses);
@@ -191,14 +192,18 @@ impl<'a> Pass<'a> {
 
     fn metrics(&mut self, worker: &WorkerSpec, source: &SourceSpec, reader: &mut MetricsReader<'_>) {
         let context = context(worker, &source.stream);
-        let mut page = Vec::new();
-        self.chunks(source, |_, chunk| {
-            if page.len() <= MAX_PAGE {
-                page.extend_from_slice(chunk);
+        let mut pages = RecordedPages::default();
+        let mut read = |page: &RecordedPage<'_>, sink: Sink<'_>| {
+            let place = Place { position: page.number, offset: page.offset };
+            match page.mark {
+                Some(mark) => {
+                    reader.snapshot_of(&mark.endpoint, Some(mark.at), &context, place, page.text, sink);
+                }
+                None => reader.snapshot(source.at, &context, place, page.text, sink),
             }
-        });
-        let place = Place { position: 1, offset: 0 };
-        reader.snapshot(source.at, &context, place, &page, self.sink);
+        };
+        self.chunks(source, |pass, chunk| pages.feed(chunk, |page| read(page, pass.sink)));
+        pages.finish(|page| read(page, self.sink));
     }
 
     /// Hands a file on in chunks. What cannot be read is a problem.

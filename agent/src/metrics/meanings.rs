@@ -4,7 +4,7 @@ use kvprov_packs::{MetricType, Packs, Version};
 use std::collections::BTreeMap;
 
 /// Tells what series mean.
-pub trait Meanings {
+pub trait Meanings: Sync {
     /// Name in `model::counter`, and how series of one meaning are combined.
     fn meaning(
         &self,
@@ -15,6 +15,16 @@ pub trait Meanings {
 
     /// Facts that the labels of an info metric hold.
     fn facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>>;
+
+    /// Whether a metric of this name may mean something, whatever its labels.
+    fn knows(&self, _name: &str) -> bool {
+        true
+    }
+
+    /// Whether the value of a label decides what a series means, or is a fact.
+    fn names_label(&self, _name: &str, _label: &str) -> bool {
+        true
+    }
 
     /// Whether the value of an info metric is the time, in unix seconds, at which its labels held.
     fn value_is_time(&self, _name: &str) -> bool {
@@ -37,6 +47,14 @@ impl Meanings for Packs {
 
     fn facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
         self.metrics().info_facts(name, labels)
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.metrics().knows(name)
+    }
+
+    fn names_label(&self, name: &str, label: &str) -> bool {
+        self.metrics().names_label(name, label)
     }
 
     fn value_is_time(&self, name: &str) -> bool {

@@ -5,14 +5,21 @@
 //! and facts from info metrics. Invariant: an increase is never negative. A counter that fell began anew and its
 //! increase is its value; so did all counters of a process whose start time moved.
 //!
-//! A worker may have several endpoints (engine, cache server, router). Pages are assigned to endpoints by the families
-//! on them, so that the first page of a second endpoint is not taken for a jump of the first.
+//! A worker may have several endpoints (engine, cache server, router). Where the source says which one a page is of, that
+//! counts; else pages are assigned by the families on them, so that the first page of a second endpoint is not taken for a
+//! jump of the first. A series that is gone from a page is remembered: when it comes back, it is no new one.
 
 pub mod exposition;
 pub mod meanings;
 mod page;
+pub mod recorded;
+pub mod scrape;
+mod state;
+mod trim;
 
 pub use meanings::Meanings;
+pub use state::ReaderState;
+pub use trim::Trim;
 
 use crate::source::{Losses, Place, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
@@ -43,8 +50,10 @@ pub struct MetricsCounts {
 }
 
 /// What is remembered of an endpoint.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 struct Endpoint {
+    /// Its name, where the source gives one.
+    name: Option<String>,
     families: BTreeSet<String>,
     series: BTreeMap<String, BTreeMap<String, f64>>,
     process_start: Option<f64>,
@@ -81,10 +90,47 @@ impl<'m> MetricsReader<'m> {
         }
     }
 
+    /// Goes on where another reader of the same packs was.
+    #[must_use]
+    pub fn with_state(mut self, state: ReaderState) -> Self {
+        (self.endpoints, self.told_facts) = state.into_parts();
+        self
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> ReaderState {
+        ReaderState::of(&self.endpoints, &self.told_facts)
+    }
+
+    /// As [`Self::snapshot`], of an endpoint that the source names.
+    pub fn snapshot_of(
+        &mut self,
+        endpoint: &str,
+        at: Option<WallTime>,
+        source: &SourceContext,
+        place: Place,
+        page: &[u8],
+        sink: Sink<'_>,
+    ) {
+        self.take(Some(endpoint), at, source, place, page, sink);
+    }
+
     /// Takes the next page. `at` is the node's time of the scrape; without it the time on the samples counts, and
     /// without that the page gives totals only. `place.offset` tells pages of one stream apart.
     pub fn snapshot(
         &mut self,
+        at: Option<WallTime>,
+        source: &SourceContext,
+        place: Place,
+        page: &[u8],
+        sink: Sink<'_>,
+    ) {
+        self.take(None, at, source, place, page, sink);
+    }
+
+    fn take(
+        &mut self,
+        endpoint: Option<&str>,
         at: Option<WallTime>,
         source: &SourceContext,
         place: Place,
@@ -109,7 +155,7 @@ impl<'m> MetricsReader<'m> {
         self.tell_facts(at, source, place, &read, sink);
         let totals = read.totals();
         let labels = read.labels.clone();
-        let (since, increases) = self.advance(at, read);
+        let (since, increases) = self.advance(endpoint, at, read);
         if totals.is_empty() {
             return;
         }
@@ -165,15 +211,23 @@ impl<'m> MetricsReader<'m> {
     }
 
     /// Finds the endpoint of a page, computes the increases since its last one and remembers the page.
-    fn advance(&mut self, at: Option<WallTime>, page: Page) -> (Option<WallTime>, Option<Increases>) {
+    fn advance(
+        &mut self,
+        name: Option<&str>,
+        at: Option<WallTime>,
+        mut page: Page,
+    ) -> (Option<WallTime>, Option<Increases>) {
         let losses = &mut self.counts.losses;
-        let found = self.endpoints.iter().position(|endpoint| endpoint.is_the_one_of(&page));
+        let found = self.endpoints.iter().position(|endpoint| match name {
+            Some(_) => endpoint.name.as_deref() == name,
+            None => endpoint.name.is_none() && endpoint.is_the_one_of(&page),
+        });
         let Some(index) = found else {
             if self.endpoints.len() >= MAX_ENDPOINTS {
                 losses.one("too many endpoints");
                 return (None, None);
             }
-            self.endpoints.push(Endpoint::new(at, page));
+            self.endpoints.push(Endpoint::new(name, at, page));
             return (None, None);
         };
         let endpoint = &mut self.endpoints[index];
@@ -185,12 +239,15 @@ impl<'m> MetricsReader<'m> {
             }
             (Some(_), Some(_)) => {
                 losses.one("snapshot before the last one");
-                None
+                // A clock that was set back: what has increased counts from here on.
+                endpoint.at = at;
+                return (None, None);
             }
             _ => None,
         };
         let increases = interval.map(|_| endpoint.increases(&page));
-        *endpoint = Endpoint::new(at, page);
+        endpoint.hand_on_to(&mut page);
+        *endpoint = Endpoint::new(name, at, page);
         (interval, increases)
     }
 }
@@ -198,8 +255,9 @@ impl<'m> MetricsReader<'m> {
 // === impl Endpoint ===
 
 impl Endpoint {
-    fn new(at: Option<WallTime>, page: Page) -> Self {
+    fn new(name: Option<&str>, at: Option<WallTime>, page: Page) -> Self {
         Self {
+            name: name.map(str::to_owned),
             families: page.families,
             series: page.counters,
             process_start: page.process_start,
@@ -216,12 +274,35 @@ impl Endpoint {
         shared > 0 && shared * 2 >= shorter
     }
 
-    fn increases(&self, page: &Page) -> Increases {
-        let restarted = match (self.process_start, page.process_start) {
+    /// Whether a page is of another process than the last one.
+    fn is_before_restart(&self, page: &Page) -> bool {
+        match (self.process_start, page.process_start) {
             // A start that moved back is another process behind the same address.
             (Some(before), Some(now)) => (before - now).abs() > 1.0,
             _ => false,
-        };
+        }
+    }
+
+    /// Leaves to a page what it does not show.
+    fn hand_on_to(&mut self, page: &mut Page) {
+        if self.is_before_restart(page) {
+            return;
+        }
+        let mut room = page::MAX_SERIES.saturating_sub(page.counters.values().map(BTreeMap::len).sum());
+        for (counter, series) in std::mem::take(&mut self.series) {
+            let shown = page.counters.entry(counter).or_default();
+            for (text, value) in series {
+                if room > 0 && !shown.contains_key(&text) {
+                    room -= 1;
+                    shown.insert(text, value);
+                }
+            }
+        }
+        page.process_start = page.process_start.or(self.process_start);
+    }
+
+    fn increases(&self, page: &Page) -> Increases {
+        let restarted = self.is_before_restart(page);
         let mut result = Increases { values: page.levels.clone(), resets: 0 };
         for (counter, series) in &page.counters {
             let before = self.series.get(counter);

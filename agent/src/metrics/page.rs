@@ -9,15 +9,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Series with a meaning that one page may have.
-const MAX_SERIES: usize = 64 * 1024;
+pub(super) const MAX_SERIES: usize = 64 * 1024;
 /// Families by which a page is recognised.
 const MAX_FAMILIES: usize = 4096;
 /// Info metrics with a time of their own that one page may have.
 const MAX_DATED: usize = 64;
 /// The start of the process; moves when every counter begins anew.
-const PROCESS_START: &str = "process_start_time_seconds";
+pub(super) const PROCESS_START: &str = "process_start_time_seconds";
 /// Labels that are worth telling where all series agree on them.
-const TOLD_LABELS: [&str; 2] = ["model_name", "engine"];
+pub(super) const TOLD_LABELS: [&str; 2] = ["model_name", "engine"];
 
 /// A page, reduced.
 #[derive(Debug, Default)]

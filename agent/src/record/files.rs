@@ -15,6 +15,8 @@ const MAX_FILES: usize = 1024;
 pub(super) enum Kind {
     Kernel,
     Log,
+    Events,
+    Metrics,
 }
 
 type Source = (WorkerId, Kind, String);
@@ -33,13 +35,16 @@ impl Kind {
         match self {
             Self::Kernel => "kernel",
             Self::Log => "log",
+            Self::Events => "kv-events",
+            Self::Metrics => "metrics",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Kernel => "jsonl",
+            Self::Kernel | Self::Events => "jsonl",
             Self::Log => "log",
+            Self::Metrics => "prom",
         }
     }
 }

@@ -21,7 +21,8 @@ struct Described {
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     workers: BTreeMap<WorkerId, Described>,
-    sources: Vec<(WorkerId, &'static str, String)>,
+    /// Worker, kind, file and the time of its first page, where it holds pages.
+    sources: Vec<(WorkerId, &'static str, String, Option<WallTime>)>,
 }
 
 // === impl Manifest ===
@@ -55,9 +56,15 @@ impl Manifest {
         self.workers.entry(worker.clone()).or_default().gone = Some((wall, gone.clone()));
     }
 
-    pub(super) fn source(&mut self, worker: &WorkerId, kind: &'static str, file: String) {
+    pub(super) fn source(
+        &mut self,
+        worker: &WorkerId,
+        kind: &'static str,
+        file: String,
+        at: Option<WallTime>,
+    ) {
         self.workers.entry(worker.clone()).or_default();
-        self.sources.push((worker.clone(), kind, file));
+        self.sources.push((worker.clone(), kind, file, at));
     }
 
     pub(super) fn to_toml(&self) -> String {
@@ -65,11 +72,14 @@ impl Manifest {
         let sources = self
             .sources
             .iter()
-            .map(|(worker, kind, file)| {
+            .map(|(worker, kind, file, at)| {
                 let mut table = Table::new();
                 table.insert("worker".to_owned(), Value::String(worker.as_str().to_owned()));
                 table.insert("kind".to_owned(), Value::String((*kind).to_owned()));
                 table.insert("file".to_owned(), Value::String(file.clone()));
+                if let Some(at) = at {
+                    table.insert("at".to_owned(), Value::String(at.to_rfc3339_nanos()));
+                }
                 Value::Table(table)
             })
             .collect();

@@ -1,8 +1,10 @@
 //! What the agent is told.
 
+use crate::http::ReadPath;
 use crate::ship::Protocol;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which sources are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +13,10 @@ pub struct Sources {
     pub logs: bool,
     /// System calls.
     pub kernel: bool,
+    /// KV events.
+    pub events: bool,
+    /// Counters over HTTP.
+    pub metrics: bool,
 }
 
 /// A log that is followed although no process has it open as its output.
@@ -45,6 +51,14 @@ pub struct Options {
     pub hash_bytes_per_second: u64,
     /// Further logs.
     pub log_files: Vec<LogFile>,
+    /// The key of content hashes, the same on all nodes whose content is compared; `None`: one of this node's own.
+    pub content_key_file: Option<PathBuf>,
+    /// Between two pages of counters of one endpoint.
+    pub scrape_interval: Duration,
+    /// Bytes of a page of counters; a longer one is not used.
+    pub scrape_bytes: usize,
+    /// What else is asked for over HTTP: served models, the version.
+    pub answers: Vec<ReadPath>,
     /// Where to keep a recording.
     pub recording: Option<PathBuf>,
 }

@@ -5,6 +5,7 @@ use crate::ship::{Outbox, Shipper};
 use crate::status::{Readiness, Stats, StatusError, StatusPage, metric, own};
 use kvprov_agent_common::Kind;
 use kvprov_loader::client::Client;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,12 +36,36 @@ pub(crate) fn serve(
     stats.source(metric::WORKERS, series(Hub::workers_by_engine));
     stats.source(metric::LOG_LINES, series(Hub::line_outcomes));
     stats.source(metric::RING_BYTES, series(Hub::ring_bytes));
+    stats.source(metric::KV_EVENTS, series(Hub::kv_events));
+    stats.source(metric::KV_PUBLISHERS, series(Hub::kv_publishers));
     let files = Arc::clone(hub);
     stats.value(metric::LOG_FILES, move || Some(files.followed_files()));
+    scraping(&stats, hub);
     if let Some(loader) = loader {
         kernel(&stats, loader);
     }
     StatusPage::start(address, stats, readiness)
+}
+
+/// What reading counters over HTTP costs, and what comes of it.
+fn scraping(stats: &Stats, hub: &Arc<Hub>) {
+    let values: [(metric::Metric, fn(&Hub) -> f64); 4] = [
+        (metric::SCRAPE_PAGES, |hub| hub.scraping().pages as f64),
+        (metric::SCRAPE_ANSWERS, |hub| hub.scraping().answers as f64),
+        (metric::SCRAPE_BYTES, |hub| hub.scraping().bytes as f64),
+        (metric::SCRAPE_SECONDS, |hub| hub.scraping().spent.as_secs_f64()),
+    ];
+    for (metric, read) in values {
+        let hub = Arc::clone(hub);
+        stats.value(metric, move || Some(read(&hub)));
+    }
+    let series = |counts: &BTreeMap<&'static str, u64>| -> Vec<Sample> {
+        counts.iter().map(|(word, count)| (vec![(*word).to_owned()], *count as f64)).collect()
+    };
+    let failures = Arc::clone(hub);
+    stats.source(metric::SCRAPE_FAILURES, move || series(&failures.scraping().failures));
+    let endpoints = Arc::clone(hub);
+    stats.source(metric::SCRAPE_ENDPOINTS, move || series(&endpoints.scraping().endpoints));
 }
 
 /// What the kernel programs count. A loader that does not answer gives no series.

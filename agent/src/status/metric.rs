@@ -49,6 +49,24 @@ metrics! {
     /// Log files that are followed.
     LOG_FILES: Gauge "kvprov_log_files" []
         "Log files that are followed.",
+    /// Pages of counters.
+    SCRAPE_PAGES: Counter "kvprov_scrape_pages_total" []
+        "Pages of counters that were read of workers.",
+    /// Other answers.
+    SCRAPE_ANSWERS: Counter "kvprov_scrape_answers_total" []
+        "Answers about models and versions that were read of workers.",
+    /// Bytes of both.
+    SCRAPE_BYTES: Counter "kvprov_scrape_bytes_total" []
+        "Bytes of pages and answers that were read of workers.",
+    /// Time of both.
+    SCRAPE_SECONDS: Counter "kvprov_scrape_seconds_total" []
+        "Time that questions to workers took, failed ones included.",
+    /// What failed.
+    SCRAPE_FAILURES: Counter "kvprov_scrape_failures_total" ["reason"]
+        "Questions to workers that gave nothing, by reason.",
+    /// Endpoints.
+    SCRAPE_ENDPOINTS: Gauge "kvprov_scrape_endpoints" ["state"]
+        "Endpoints with counters by what becomes of them: read, waiting, failing, refused.",
     /// Kernel events: fired, filtered, delivered, dropped.
     KERNEL_EVENTS: Counter "kvprov_kernel_events_total" ["kind", "outcome"]
         "Kernel events by kind and what became of them: fired, filtered, delivered or dropped.",
@@ -61,6 +79,12 @@ metrics! {
     /// Bytes of the ring that wait.
     RING_BYTES: Gauge "kvprov_kernel_ring_bytes" ["state"]
         "Bytes of the ring between kernel and agent: used, size.",
+    /// KV events.
+    KV_EVENTS: Counter "kvprov_kv_events_total" ["action"]
+        "KV events that were taken, by what they say: stored, removed, cleared.",
+    /// Publishers of KV events.
+    KV_PUBLISHERS: Gauge "kvprov_kv_event_publishers" ["state"]
+        "Publishers of KV events of the workers that are watched: subscribed, or waiting.",
     /// Workers that are watched.
     WORKERS: Gauge "kvprov_workers" ["engine"]
         "Workers that are watched, by engine.",

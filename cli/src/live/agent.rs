@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::live::arguments::{Common, Half};
 use crate::live::{logging, words};
 use anyhow::Context;
+use kvprov_agent::http::ReadPath;
 use kvprov_agent::run::{self, LogFile, Options, Sources};
 use kvprov_agent::ship::Protocol;
 use kvprov_loader::attach;
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Runs as the child of a parent that holds the capabilities.
 pub(crate) fn run_child(common: &Common) -> anyhow::Result<ExitCode> {
@@ -53,7 +55,12 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         endpoint: (!common.no_ship).then(|| agent.endpoint.clone()),
         protocol: if is_http { Protocol::Http } else { Protocol::Grpc },
         listen: agent.listen,
-        sources: Sources { logs: agent.logs, kernel: agent.kernel },
+        sources: Sources {
+            logs: agent.logs,
+            kernel: agent.kernel,
+            metrics: agent.metrics,
+            events: agent.events,
+        },
         scope: agent
             .scope
             .as_deref()
@@ -66,8 +73,23 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .iter()
             .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
             .collect(),
+        content_key_file: agent.content_key_file.clone(),
+        scrape_interval: Duration::from_secs_f64(agent.scrape_seconds),
+        scrape_bytes: agent.scrape_bytes,
+        answers: answers(&agent.endpoints)?,
         recording: common.record.clone(),
     })
+}
+
+/// What is asked for beside the counters.
+fn answers(names: &[String]) -> anyhow::Result<Vec<ReadPath>> {
+    let path = |name: &String| {
+        ReadPath::from_name(name).filter(|path| *path != ReadPath::Metrics).with_context(|| {
+            let known: Vec<&str> = ReadPath::ALL.iter().skip(1).map(|path| path.as_str()).collect();
+            format!("agent.endpoints: {name:?} is not read; use some of {}", known.join(", "))
+        })
+    };
+    names.iter().map(path).collect()
 }
 
 /// A flag that SIGTERM and SIGINT set.

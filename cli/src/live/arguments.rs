@@ -25,10 +25,10 @@ pub(crate) struct Common {
     /// Watches no system calls.
     #[arg(long)]
     no_kernel: bool,
-    /// Scrapes no metrics. This version reads none live, only in recordings.
+    /// Reads no counters over HTTP.
     #[arg(long)]
     no_metrics: bool,
-    /// Subscribes to no KV events. This version reads none live, only in recordings.
+    /// Subscribes to no KV events.
     #[arg(long)]
     no_events: bool,
     /// Looks only at what runs in a control group: `cgroup:PATH`.

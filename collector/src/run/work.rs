@@ -355,7 +355,11 @@ impl Reach {
             Body::RequestLeg(_) | Body::Lease(_) | Body::Handshake(_) | Body::Transfer(_) => {
                 self.requests = true;
             }
-            Body::AdminCall(_) => self.admin = true,
+            Body::AdminCall(call) => {
+                self.admin = true;
+                // Where an adapter is.
+                self.roster |= !call.paths.is_empty();
+            }
             _ => {}
         }
     }

@@ -55,6 +55,16 @@ impl Build {
                 self.processes.push(signature);
             }
         }
+        for entry in file.endpoint {
+            if let Some(rule) = self.endpoint(context, &entry) {
+                self.endpoints.push(rule);
+            }
+        }
+        for entry in file.answer {
+            if let Some(rule) = self.answer(context, &entry) {
+                self.answers.push(rule);
+            }
+        }
         for entry in file.span {
             self.span(context, &entry);
         }

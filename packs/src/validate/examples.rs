@@ -54,6 +54,11 @@ impl Packs {
                 Some(file) => format!("the example is read as {}; order the expressions", file.factor),
                 None => "the example does not match; correct the expression or the example".to_owned(),
             },
+            ExampleOf::Answer(engine, path) => match serde_json::from_str(&example.text) {
+                Ok(answer) if self.read_answer(engine, path, &answer).is_some() => return None,
+                Ok(_) => "nothing of the example is read; correct the paths or the example".to_owned(),
+                Err(error) => format!("the example is no JSON ({error}); give a whole answer"),
+            },
             ExampleOf::Span(id) => match self.spans.lookup(&example.text) {
                 Some(found) if found.id == *id => return None,
                 Some(found) => {

@@ -1,0 +1,106 @@
+//! When an endpoint is read again.
+//!
+//! What is read takes at most a hundredth of the time, whatever it costs: a slow page is read more seldom.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+/// Time is spent on one endpoint at most once in so much of it.
+const SHARE: u32 = 100;
+/// However slow a page is, it is read this often.
+const LONGEST: Duration = Duration::from_secs(600);
+/// An endpoint that fails is asked again at the latest after this.
+const LONGEST_FAILING: Duration = Duration::from_secs(60);
+/// While a port does not listen it is looked at this often.
+const LOOKS: Duration = Duration::from_millis(250);
+/// Doublings of the wait of an endpoint that fails.
+const DOUBLINGS: u32 = 6;
+
+/// How the last try went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// It was read.
+    Read,
+    /// The port does not listen yet.
+    Listen,
+    /// It failed so many times in a row.
+    Failed(u32),
+}
+
+/// The pace of all endpoints.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    interval: Duration,
+    jitter: RandomState,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// `interval`: between two pages that cost little.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, jitter: RandomState::new() }
+    }
+
+    /// How long to wait after a try that took `spent`. `seed` tells endpoints and tries apart.
+    pub fn after(&self, wait: Wait, spent: Duration, seed: u64) -> Duration {
+        let fair = spent.saturating_mul(SHARE);
+        match wait {
+            Wait::Read => self.jittered(self.interval.max(fair).min(LONGEST), seed),
+            Wait::Listen => LOOKS.max(fair).min(self.interval.max(LOOKS)),
+            Wait::Failed(times) => {
+                let doubled = self.interval.saturating_mul(1 << times.saturating_sub(1).min(DOUBLINGS));
+                let limit = LONGEST_FAILING.max(self.interval);
+                self.jittered(doubled.max(fair.min(limit)).min(limit), seed)
+            }
+        }
+    }
+
+    /// Up to a tenth less, so that endpoints of one start do not stay in step.
+    fn jittered(&self, wait: Duration, seed: u64) -> Duration {
+        let part = (self.jitter.hash_one(seed) % 1000) as u32;
+        wait - wait / 10 * part / 1000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    fn pace() -> Pace {
+        Pace::new(Duration::from_secs(5))
+    }
+
+    #[test]
+    fn a_quick_page_is_read_every_interval_or_a_little_sooner() {
+        for seed in 0..100 {
+            let wait = pace().after(Wait::Read, 2 * MILLI, seed);
+            assert!((4500 * MILLI..=5000 * MILLI).contains(&wait), "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_page_takes_a_hundredth_of_the_time_at_most() {
+        for seed in 0..100 {
+            let wait = pace().after(Wait::Read, 400 * MILLI, seed);
+            assert!(wait >= 36_000 * MILLI, "{wait:?}");
+        }
+        assert!(pace().after(Wait::Read, Duration::from_secs(3600), 1) <= LONGEST);
+    }
+
+    #[test]
+    fn a_port_that_does_not_listen_is_looked_at_often_unless_looking_is_slow() {
+        assert_eq!(pace().after(Wait::Listen, MILLI, 1), LOOKS);
+        assert_eq!(pace().after(Wait::Listen, 30 * MILLI, 1), Duration::from_secs(3));
+        assert_eq!(pace().after(Wait::Listen, 300 * MILLI, 1), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_endpoint_that_fails_is_asked_ever_more_seldom_but_not_given_up() {
+        let waits: Vec<Duration> = (1..20).map(|times| pace().after(Wait::Failed(times), MILLI, 1)).collect();
+        assert!(waits[0] <= Duration::from_secs(5));
+        assert!(waits[18] > Duration::from_secs(50) && waits[18] <= LONGEST_FAILING);
+    }
+}

@@ -1,0 +1,57 @@
+//! A worker, as far as one has to know it to ask it something.
+
+use super::answers::AnswerTarget;
+use super::pages::PageTarget;
+use crate::access::ProcessId;
+use crate::discover::FoundWorker;
+use crate::http::ReadPath;
+use kvprov_model::clock::WallTime;
+use kvprov_model::id::WorkerId;
+use kvprov_packs::SettingsSeen;
+use std::collections::BTreeMap;
+
+/// What is known of the worker itself.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    pub id: WorkerId,
+    pub engine: String,
+    pub version: Option<String>,
+    pub started: Option<WallTime>,
+    pub processes: Vec<ProcessId>,
+    pub settings: BTreeMap<String, String>,
+    pub seen: SettingsSeen,
+    pub facts: BTreeMap<String, String>,
+    pub fact_origins: BTreeMap<String, String>,
+}
+
+/// A worker and what is asked of it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub who: Who,
+    /// By id of the endpoint.
+    pub pages: BTreeMap<String, PageTarget>,
+    pub answers: BTreeMap<ReadPath, AnswerTarget>,
+}
+
+// === impl Who ===
+
+impl Who {
+    pub(super) fn of(worker: &FoundWorker) -> Self {
+        let could_read = |what: &str| !worker.unread.contains_key(what);
+        Self {
+            id: worker.id.clone(),
+            engine: worker.engine.clone(),
+            version: worker.engine_version.clone(),
+            started: worker.started,
+            processes: worker
+                .processes
+                .iter()
+                .map(|process| ProcessId { pid: process.key.pid, started: process.key.start })
+                .collect(),
+            settings: worker.settings.clone(),
+            seen: SettingsSeen { arguments: could_read("arguments"), environment: could_read("environment") },
+            facts: worker.facts.clone(),
+            fact_origins: worker.fact_origins.clone(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The thread that reads what workers show over HTTP.
+
+use super::alive::Progress;
+use super::hub::Hub;
+use super::options::Options;
+use super::report::Report;
+use crate::access::Access;
+use crate::discover::{FoundWorker, NodeIdentity};
+use crate::kernel::live::Now;
+use crate::metrics::scrape::{ScrapeOptions, Scraper, Taker};
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::Observation;
+use kvprov_packs::Packs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The longest wait for an answer before other things are looked after.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// What came is with the queue after this at the latest, in nanoseconds.
+const HELD_BACK: i64 = SECOND;
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum ScrapeCommand {
+    /// A worker is there, or something else is known of it.
+    Worker(Box<FoundWorker>),
+    /// Something changed that parts what is counted before from what is counted after: its counters are wanted now.
+    Hurry(WorkerId),
+    /// A worker is gone.
+    Gone(WorkerId),
+}
+
+/// The thread's state.
+pub(crate) struct Scrape {
+    scraper: Scraper,
+    hub: Arc<Hub>,
+    commands: Receiver<ScrapeCommand>,
+    progress: Progress,
+}
+
+/// Where what comes goes.
+struct ToHub<'h> {
+    hub: &'h Hub,
+    reports: &'h Sender<Report>,
+}
+
+// === impl Scrape ===
+
+impl Scrape {
+    pub(crate) fn new(
+        options: &Options,
+        node: &NodeIdentity,
+        packs: &'static Packs,
+        access: &Arc<Access>,
+        hub: &Arc<Hub>,
+        progress: Progress,
+    ) -> std::io::Result<(Self, Sender<ScrapeCommand>)> {
+        let scrape = ScrapeOptions {
+            interval: options.scrape_interval,
+            page_bytes: options.scrape_bytes,
+            counters: options.sources.metrics,
+            answers: options.answers.clone(),
+            ..ScrapeOptions::default()
+        };
+        let directory = super::below(options, "metrics");
+        let access = Arc::clone(access);
+        let scraper = Scraper::new(packs, access, node.node.clone(), &directory, scrape)?;
+        let (sender, commands) = channel();
+        Ok((Self { scraper, hub: Arc::clone(hub), commands, progress }, sender))
+    }
+
+    pub(crate) fn run(mut self, end: &AtomicBool, reports: &Sender<Report>) {
+        let hub = Arc::clone(&self.hub);
+        let out = ToHub { hub: &hub, reports };
+        while !end.load(Ordering::Relaxed) {
+            let begun = Now::read();
+            while let Ok(command) = self.commands.try_recv() {
+                match command {
+                    ScrapeCommand::Worker(worker) => self.scraper.worker(&worker, &out),
+                    ScrapeCommand::Hurry(worker) => self.scraper.hurry(&worker),
+                    ScrapeCommand::Gone(worker) => self.scraper.gone(&worker),
+                }
+            }
+            if self.scraper.turn(&out, PATIENCE) {
+                self.progress.reached(WallTime(begun.wall).plus(-HELD_BACK));
+            }
+            hub.lose("scrape", &self.scraper.losses());
+            hub.scraped(self.scraper.counts());
+        }
+    }
+}
+
+// === impl ToHub ===
+
+impl Taker for ToHub<'_> {
+    fn take(&self, observations: &[Observation]) -> bool {
+        self.hub.take(observations)
+    }
+
+    fn page(&self, worker: &WorkerId, endpoint: &str, at: WallTime, text: &str) {
+        self.hub.page(worker, endpoint, at, text);
+    }
+
+    fn reads(&self, worker: &WorkerId, what: String) {
+        let _ = self.reports.send(Report::Output { worker: worker.to_string(), what });
+    }
+
+    fn blind(&self, what: String) {
+        let _ = self.reports.send(Report::Blind(what));
+    }
+}
