@@ -109,7 +109,11 @@ fn a_running_collector_a_stopped_one_and_a_recording_tell_the_same() {
     let api = format!("http://{}", running.http());
     let live = |id: &str| explain(&binary, &[OsStr::new(id), OsStr::new("--api"), OsStr::new(&api)]);
     let began = Instant::now();
-    while running.board().seen().findings.is_empty() {
+    let is_gathered = || {
+        let seen = running.board().seen();
+        !seen.findings.is_empty() && !seen.workers.is_empty()
+    };
+    while !is_gathered() {
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::park_timeout(Duration::from_millis(50));
     }

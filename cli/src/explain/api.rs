@@ -53,7 +53,10 @@ impl Asking {
     async fn all(&self, id: &str) -> anyhow::Result<Known> {
         for time in 1.. {
             let known = self.once(id).await?;
-            if !known.findings.is_empty() || !known.records.is_empty() || time == TIMES {
+            // Findings are stated at once, lineages are gathered every two seconds while somebody asks.
+            let names_none = known.findings.iter().all(|finding| finding.requests.is_empty());
+            let is_whole = !known.records.is_empty() || (names_none && !known.findings.is_empty());
+            if is_whole || time == TIMES {
                 return Ok(known);
             }
             tokio::time::sleep(BETWEEN).await;

@@ -15,6 +15,7 @@ use kvprov_model::id::{RequestStem, StoreId, WorkerId};
 use kvprov_model::observation::{ArtifactAction, Body};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Keyspaces of one store that a page lists.
 const KEYSPACES: usize = 200;
@@ -172,7 +173,7 @@ pub struct KeyspaceEntry {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Survey {
     /// Lineages of requests.
-    pub lineages: Vec<Record>,
+    pub lineages: Vec<Arc<Record>>,
     /// Stores.
     pub stores: Vec<StoreEntry>,
     /// Keyspaces.

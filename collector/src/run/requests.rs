@@ -9,6 +9,7 @@ use crate::view::View;
 use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::{Lineage, LineageStatus};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Lineages that are held; the ones that were touched longest ago make room.
 const HELD: usize = 10_000;
@@ -16,7 +17,7 @@ const HELD: usize = 10_000;
 /// A request that is held.
 #[derive(Debug, Clone)]
 struct Held {
-    record: Record,
+    record: Arc<Record>,
     /// The survey in which something was said of it last.
     touched: u64,
     counted: bool,
@@ -54,13 +55,13 @@ impl Requests {
     }
 
     /// The lineages, by request.
-    pub fn records(&self) -> Vec<Record> {
-        self.held.values().map(|held| held.record.clone()).collect()
+    pub fn records(&self) -> Vec<Arc<Record>> {
+        self.held.values().map(|held| Arc::clone(&held.record)).collect()
     }
 
     /// The lineage of one request, where it is held.
     pub fn record(&self, stem: &RequestStem) -> Option<&Record> {
-        self.held.get(stem).map(|held| &held.record)
+        self.held.get(stem).map(|held| held.record.as_ref())
     }
 
     /// Requests that ended since this was last asked.
@@ -71,11 +72,11 @@ impl Requests {
     fn put(&mut self, stem: RequestStem, record: Record) {
         let surveys = self.surveys;
         match self.held.get_mut(&stem) {
-            Some(held) if held.record == record => {}
-            Some(held) => (held.record, held.touched) = (record, surveys),
+            Some(held) if *held.record == record => {}
+            Some(held) => (held.record, held.touched) = (Arc::new(record), surveys),
             None => {
                 let counted = self.before.remove(&stem);
-                self.held.insert(stem, Held { record, touched: surveys, counted });
+                self.held.insert(stem, Held { record: Arc::new(record), touched: surveys, counted });
             }
         }
     }
@@ -94,7 +95,7 @@ impl Requests {
         oldest.sort();
         for (_, stem) in oldest.into_iter().take(self.held.len() - HELD) {
             if let Some(held) = self.held.remove(&stem).filter(|held| !held.counted) {
-                self.ended.push(held.record.lineage);
+                self.ended.push(held.record.lineage.clone());
             }
         }
     }

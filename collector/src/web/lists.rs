@@ -141,7 +141,7 @@ pub(super) async fn lineages(state: State, given: Given) -> Answer {
             && until.is_none_or(|until| time(&record.first_seen).is_none_or(|first| first <= until))
     });
     let (entries, part) = query.part(entries);
-    let mut entries: Vec<Record> = entries.into_iter().cloned().collect();
+    let mut entries: Vec<Record> = entries.into_iter().map(|record| record.as_ref().clone()).collect();
     record::name_findings(&mut entries, &seen.findings);
     list("lineages", &entries, &part)
 }

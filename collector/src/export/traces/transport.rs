@@ -14,6 +14,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// What is read of an answer, in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
+/// What to do where gRPC is not understood.
+const HTTP_HINT: &str = "if it takes OTLP over HTTP, write its path too: http://host:port/v1/traces";
+
 /// A connection that is made when it is needed, and again when it broke.
 pub(super) enum Transport {
     /// gRPC.
@@ -63,7 +66,13 @@ impl Transport {
                 let path = PathAndQuery::from_static(EXPORT);
                 match client.unary(tonic::Request::new(request), path, Raw).await {
                     Ok(response) => verdict::of_response(&response.into_inner()),
-                    Err(status) => verdict::of_status(&status),
+                    Err(status) => match verdict::of_status(&status) {
+                        // Mostly a server of HTTP/1 that does not know what it is asked.
+                        Verdict::Retry(after, reason) if reason.contains("h2 protocol error") => {
+                            Verdict::Retry(after, format!("{reason}; {HTTP_HINT}"))
+                        }
+                        verdict => verdict,
+                    },
                 }
             }
             Self::Http(client, url) => {
