@@ -42,6 +42,8 @@ crate::documented_constants! {
     ADAPTER_KEY = "adapter_key";
     /// The shared store that the worker reads and writes, as a store id.
     STORE = "store";
+    /// `host:port` at which a store that is a server is asked.
+    STORE_ADDRESS = "store_address";
     /// Name of the storage backend: `file`, `mooncake`, …
     STORE_BACKEND = "store_backend";
     /// Bytes that one process allows itself in the store; `none` when nothing bounds it.
@@ -66,8 +68,18 @@ crate::documented_constants! {
     LOCAL_PREFILL_LIMIT = "local_prefill_limit";
     /// Where KV events are published, or read by a router.
     KV_EVENTS = "kv_events";
+    /// `true` where KV events are published, `false` where that is off.
+    KV_EVENTS_ENABLED = "kv_events_enabled";
+    /// Where KV events that were published before are asked for.
+    KV_EVENTS_REPLAY = "kv_events_replay";
+    /// The topic of published KV events.
+    KV_EVENTS_TOPIC = "kv_events_topic";
+    /// Data parallel size: each rank publishes KV events of its own.
+    DP_SIZE = "dp_size";
     /// `true` when LoRA adapters are served.
     LORA = "lora";
+    /// Adapters that are there from the start, as `name=directory`, comma-separated.
+    ADAPTER_DIRECTORIES = "adapter_directories";
     /// Adapters that ran at the time of the observation, comma-separated.
     ADAPTERS_RUNNING = "adapters_running";
     /// Adapters that the engine lists, as `name=path`, comma-separated, by name.

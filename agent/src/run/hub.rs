@@ -1,5 +1,6 @@
 //! Where all sources meet: every observation goes to the queue, to the recording, and is counted.
 
+use super::scrape::ScrapeCommand;
 use crate::kernel::Record;
 use crate::logs::LineCounts;
 use crate::metrics::scrape::Counts;
@@ -8,11 +9,13 @@ use crate::ship::Outbox;
 use crate::source::Losses;
 use crate::status::{Part, Readiness};
 use kvprov_model::clock::WallTime;
+use kvprov_model::factor::FactorState;
 use kvprov_model::id::WorkerId;
-use kvprov_model::observation::Observation;
+use kvprov_model::observation::{BlockAction, Body, Observation};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The meeting place.
@@ -22,6 +25,8 @@ pub(crate) struct Hub {
     recorder: Mutex<Option<Recorder>>,
     counted: Mutex<Counted>,
     ring: (AtomicU64, AtomicU64),
+    /// Who wants to hear at once that something changed what a worker's caches may hold.
+    on_change: Mutex<Option<Sender<ScrapeCommand>>>,
     readiness: Arc<Readiness>,
 }
 
@@ -33,6 +38,10 @@ struct Counted {
     workers: BTreeMap<String, u64>,
     lines: LineCounts,
     files: u64,
+    /// KV events by what they say.
+    events: BTreeMap<&'static str, u64>,
+    /// Publishers of KV events: subscribed, waiting.
+    publishers: Option<(u64, u64)>,
     scraped: Counts,
 }
 
@@ -51,6 +60,7 @@ impl Hub {
             recorder: Mutex::new(recorder),
             counted: Mutex::default(),
             ring: Default::default(),
+            on_change: Mutex::default(),
             readiness,
         })
     }
@@ -74,20 +84,31 @@ impl Hub {
                 }
             }
         }
-        if let Some(recorder) = &mut *lock(&self.recorder) {
-            for observation in observations {
-                recorder.observe(observation);
+        if let Some(listener) = &*lock(&self.on_change) {
+            let changed = observations.iter().filter(|observation| changes_caches(&observation.body));
+            for worker in changed.filter_map(|observation| observation.envelope.worker.as_ref()) {
+                // Who listens ends only with the agent.
+                let _ = listener.send(ScrapeCommand::Hurry(worker.clone()));
             }
         }
+        self.recording(|recorder| {
+            observations.iter().try_for_each(|observation| recorder.observe(observation))
+        });
         true
     }
 
+    /// From now on the listener hears of changes that part what counters count before from what they count after.
+    pub(crate) fn tell_changes(&self, listener: Sender<ScrapeCommand>) {
+        *lock(&self.on_change) = Some(listener);
+    }
+
     /// Discovery has looked once: says what is seen from now on.
-    pub(crate) fn sees(&self, kernel: bool, logs: bool, metrics: bool) {
+    pub(crate) fn sees(&self, kernel: bool, logs: bool, metrics: bool, events: bool) {
         self.readiness.set("discovery", Part::Ready);
         let part = |on: bool, why: &str| if on { Part::Ready } else { Part::Without(why.to_owned()) };
         self.readiness.set("kernel", part(kernel, "no kernel programs, or switched off; see kvprov doctor"));
         self.readiness.set("logs", part(logs, "switched off"));
+        self.readiness.set("events", part(events, "switched off"));
         self.readiness.set("metrics", part(metrics, "switched off"));
     }
 
@@ -100,6 +121,42 @@ impl Hub {
         for (reason, count) in losses.iter() {
             *counted.lost.entry((stage, reason)).or_default() += count;
         }
+    }
+
+    /// Says how a part of the agent is.
+    pub(crate) fn part(&self, name: &'static str, part: Part) {
+        self.readiness.set(name, part);
+    }
+
+    /// Counts KV events that were taken.
+    pub(crate) fn count_events(&self, observations: &[Observation]) {
+        let mut counted = lock(&self.counted);
+        for observation in observations {
+            let Body::Block(block) = &observation.body else { continue };
+            let action = match &block.action {
+                Some(BlockAction::Stored) => "stored",
+                Some(BlockAction::Removed) => "removed",
+                Some(BlockAction::Cleared) => "cleared",
+                _ => "other",
+            };
+            *counted.events.entry(action).or_default() += 1;
+        }
+    }
+
+    /// How many publishers of KV events are subscribed, and how many are not.
+    pub(crate) fn publishers(&self, subscribed: u64, waiting: u64) {
+        lock(&self.counted).publishers = Some((subscribed, waiting));
+    }
+
+    pub(crate) fn kv_events(&self) -> Vec<(Vec<String>, f64)> {
+        let counted = lock(&self.counted);
+        counted.events.iter().map(|(action, count)| (vec![(*action).to_owned()], *count as f64)).collect()
+    }
+
+    pub(crate) fn kv_publishers(&self) -> Vec<(Vec<String>, f64)> {
+        let Some((subscribed, waiting)) = lock(&self.counted).publishers else { return Vec::new() };
+        let states = [("subscribed", subscribed), ("waiting", waiting)];
+        states.into_iter().map(|(state, count)| (vec![state.to_owned()], count as f64)).collect()
     }
 
     /// How full the ring is.
@@ -188,6 +245,11 @@ impl Hub {
         self.recording(|recorder| recorder.log(worker, stream, lines));
     }
 
+    /// Takes note of a batch of KV events that says nothing, for the recording.
+    pub(crate) fn empty_batch(&self, worker: &WorkerId, stream: &str, seq: u64, wall: Option<WallTime>) {
+        self.recording(|recorder| recorder.empty_batch(worker, stream, seq, wall));
+    }
+
     /// Makes the recording replayable up to here.
     pub(crate) fn flush_recording(&self) {
         self.recording(Recorder::flush);
@@ -201,6 +263,18 @@ impl Hub {
             tracing::error!(%error, "the recording ends");
             *recorder = None;
         }
+    }
+}
+
+/// Whether what is counted after it means something else than what was counted before.
+fn changes_caches(body: &Body) -> bool {
+    match body {
+        Body::AdminCall(_) => true,
+        Body::Factor(factor) => {
+            let decides = matches!(factor.factor.as_deref(), Some("weights" | "adapter"));
+            decides && factor.state == Some(FactorState::Provisional)
+        }
+        _ => false,
     }
 }
 
