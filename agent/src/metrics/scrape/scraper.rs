@@ -447,7 +447,7 @@ impl Scraper {
         };
         let now = Instant::now();
         target.due = now + self.pace.after(wait, spent, target.tries);
-        target.rests_until = now + HURRY_REST.max(spent * HURRY_SHARE);
+        target.rests_until = now + HURRY_REST.max(spent.waited * HURRY_SHARE);
         if std::mem::take(&mut target.is_wanted) && wait == Wait::Read {
             target.due = target.due.min(target.rests_until);
         }
