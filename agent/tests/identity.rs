@@ -206,7 +206,7 @@ fn a_file_that_is_gone_or_of_unknown_state_is_unknown() {
 }
 
 #[test]
-fn the_same_content_opened_again_is_no_news_and_other_content_is_dated_at_its_open() {
+fn the_same_file_opened_again_is_no_news_and_another_one_is_dated_at_its_open() {
     let mut rig = Rig::new();
     let path = rig.write("m/model.safetensors", b"old");
     rig.open("weights", &path);
@@ -215,20 +215,61 @@ fn the_same_content_opened_again_is_no_news_and_other_content_is_dated_at_its_op
     rig.seconds += 600;
     rig.open("weights", &path);
     rig.wait(3);
-    // A copy of the same bytes is another file of the same content.
+    assert_eq!(rig.found.len(), told);
+    // A copy of the same bytes is another file, of which it is said that its content is the same.
     std::fs::remove_file(&path).unwrap();
     rig.write("m/model.safetensors", b"old");
     rig.seconds += 600;
     rig.open("weights", &path);
     rig.wait(3);
-    assert_eq!(rig.found.len(), told);
+    assert_eq!(rig.full(), [sha256(b"old"), sha256(b"old")]);
     std::fs::write(&path, b"new").unwrap();
     rig.seconds += 600;
     let at = rig.seconds;
     rig.open("weights", &path);
     rig.wait(3);
-    assert_eq!(rig.full(), [sha256(b"old"), sha256(b"new")]);
+    assert_eq!(rig.full(), [sha256(b"old"), sha256(b"old"), sha256(b"new")]);
     assert_eq!(rig.found.last().unwrap().envelope.wall, Some(WallTime(at * SECOND)));
+}
+
+#[test]
+fn other_content_ends_what_held_before_it_is_read() {
+    let mut rig = Rig::new();
+    let path = rig.write("m/model.safetensors", b"old");
+    rig.open("weights", &path);
+    rig.wait(3);
+    std::fs::write(&path, b"newer").unwrap();
+    rig.seconds += 600;
+    let at = rig.seconds;
+    rig.open("weights", &path);
+    rig.wait(0);
+    let last = rig.found.last().unwrap();
+    assert_eq!(rig.factors().last().unwrap().state, Some(FactorState::Provisional));
+    assert_eq!(last.envelope.wall, Some(WallTime(at * SECOND)));
+    rig.wait(3);
+    assert_eq!(rig.full().last(), Some(&sha256(b"newer")));
+}
+
+#[test]
+fn an_adapter_that_is_opened_for_every_step_is_known_and_so_is_what_takes_its_place() {
+    let mut rig = Rig::new();
+    let write = |rig: &Rig, content: &[u8]| {
+        (rig.write("a/adapter_config.json", b"{}"), rig.write("a/adapter_model.safetensors", content))
+    };
+    let (settings, weights) = write(&rig, b"one");
+    for content in [None, Some(b"two")] {
+        if let Some(content) = content {
+            std::fs::write(&weights, content).unwrap();
+        }
+        for _ in 0..8 {
+            rig.seconds += 1;
+            rig.open("adapter", &settings);
+            rig.open("adapter", &weights);
+            rig.wait(0);
+        }
+    }
+    assert_eq!(rig.full().len(), 2);
+    assert_ne!(rig.full()[0], rig.full()[1]);
 }
 
 #[test]
@@ -282,7 +323,8 @@ fn adapters_are_told_apart_by_their_directories() {
         .filter(|factor| factor.state == Some(FactorState::Full))
         .map(|factor| factor.adapter.clone().unwrap())
         .collect();
-    assert_eq!(names, ["style", "tone"]);
+    let folder = rig.folder.path().to_str().unwrap();
+    assert_eq!(names, [format!("{folder}/style"), format!("{folder}/tone")]);
     assert_ne!(rig.full()[0], rig.full()[1]);
 }
 

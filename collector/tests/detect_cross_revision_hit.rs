@@ -6,7 +6,7 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, RequestLeg, SourceKind};
+use kvprov_model::observation::{Body, RequestLeg, SourceKind, Worker};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
@@ -65,6 +65,60 @@ fn a_snapshot_commit_is_no_digest() {
     assert_eq!(found.confidence, Confidence::Suspected);
 }
 
+/// A pair that serves one adapter name from two directories of other content; one request went over it, and nothing says
+/// which model it asked for.
+fn pair_with_adapters() -> Scene {
+    let mut scene = pair("sha256:aa", "sha256:aa");
+    for (worker, directory, digest) in [("p0", "/models/one", "11"), ("d0", "/models/two", "22")] {
+        scene.worker(worker).fact(fact::ADAPTER_DIRECTORIES, &format!("ad={directory}"));
+        scene.worker(worker).loaded("08:00:00", directory, digest);
+    }
+    with_arrival(scene)
+}
+
+/// The leg of a request to the decode side took this long.
+fn took(scene: &mut Scene, request: &str, end: &str, seconds: i64) {
+    let leg = RequestLeg {
+        remote_engine_id: Some("e-p".to_owned()),
+        duration_ns: Some(seconds * 1_000_000_000),
+        ..decode_leg(request, true, 102)
+    };
+    scene.at(end).on("r0").tell(Body::RequestLeg(leg));
+}
+
+/// Metrics tell which adapter ran last at a time.
+fn ran(scene: &mut Scene, time: &str, adapter: &str) {
+    let facts = [(fact::ADAPTERS_RUNNING.to_owned(), adapter.to_owned())].into();
+    let body = Body::Worker(Worker { facts, ..Worker::default() });
+    scene.at(time).on("d0").seen_by(SourceKind::Metrics).tell(body);
+}
+
+#[test]
+fn other_adapters_under_one_name_are_suspected_where_nothing_says_who_used_them() {
+    let found = pair_with_adapters().only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Adapter));
+    assert!(found.summary.contains("if the request used the adapter ad"), "{}", found.summary);
+}
+
+#[test]
+fn an_adapter_that_is_seen_to_run_while_one_request_is_answered_was_used_by_it() {
+    let mut scene = pair_with_adapters();
+    took(&mut scene, "lab-2", "08:00:30", 3);
+    ran(&mut scene, "08:00:29", "ad");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::Adapter));
+    assert!(found.requests.contains(&"lab-2".to_owned()));
+}
+
+#[test]
+fn of_two_requests_at_once_either_may_have_used_the_adapter() {
+    let mut scene = pair_with_adapters();
+    took(&mut scene, "lab-2", "08:00:30", 3);
+    took(&mut scene, "lab-3", "08:00:31", 3);
+    ran(&mut scene, "08:00:29", "ad");
+    assert_eq!(scene.only(&CROSSED).confidence, Confidence::Suspected);
+}
+
 #[test]
 fn an_adapter_of_another_content_under_one_name_is_named_as_the_cause() {
     let mut scene = Scene::new();
@@ -104,6 +158,38 @@ fn transfers_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
 }
 
 // === over a pair: stays quiet ===
+
+#[test]
+fn a_request_while_no_adapter_ran_did_not_use_the_one_that_differs() {
+    let mut scene = Scene::new();
+    scene.worker("r0").router();
+    scene.worker("p0").prefill().engine_id("e-p").weights("aa");
+    scene.worker("d0").decode().weights("aa");
+    for (worker, directory, digest) in [("p0", "/models/one", "11"), ("d0", "/models/two", "22")] {
+        scene.worker(worker).fact(fact::ADAPTER_DIRECTORIES, &format!("ad={directory}"));
+        scene.worker(worker).loaded("08:00:00", directory, digest);
+    }
+    ran(&mut scene, "08:00:10", "ad");
+    took(&mut scene, "lab-2", "08:00:30", 3);
+    with_arrival(scene).assert_quiet(&CROSSED);
+}
+
+#[test]
+fn equal_adapters_from_other_directories_are_one() {
+    let mut scene = pair("sha256:aa", "sha256:aa");
+    for (worker, directory) in [("p0", "/models/one"), ("d0", "/models/two")] {
+        scene.worker(worker).fact(fact::ADAPTER_DIRECTORIES, &format!("ad={directory}"));
+        scene.worker(worker).loaded("08:00:00", directory, "11");
+    }
+    with_arrival(scene).assert_quiet(&CROSSED);
+}
+
+#[test]
+fn weights_that_are_being_loaded_anew_prove_nothing() {
+    let mut scene = pair("sha256:aa", "sha256:aa");
+    scene.worker("p0").loaded("08:00:00", "weights", "bb").opened_unknown("08:00:05", "weights");
+    with_arrival(scene).assert_quiet(&CROSSED);
+}
 
 #[test]
 fn equal_factors_under_different_names_are_quiet() {

@@ -5,7 +5,7 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{AdminCall, AdminClass, Body, CacheUse, Outcome, RequestLeg, Role, Tier};
+use kvprov_model::observation::{AdminCall, AdminClass, Body, CacheUse, Outcome, RequestLeg, Role, Tier, Worker};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
@@ -57,6 +57,25 @@ fn refused() -> Body {
         outcome: Some(Outcome::Failed),
         ..AdminCall::default()
     })
+}
+
+#[test]
+fn prefix_hits_after_the_kernel_saw_other_weights_loaded_are_suspected_although_no_line_tells() {
+    let mut scene = warm();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa").loaded("08:01:00", "weights", "bb");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone(), found.tokens), (Confidence::Suspected, Cause::Weights, 576));
+}
+
+#[test]
+fn prefix_hits_after_an_adapter_got_other_content_at_its_path_are_suspected() {
+    let mut scene = warm();
+    scene.worker("e0").fact(fact::ADAPTER_KEY, "name_and_path");
+    scene.worker("e0").loaded("08:00:00", "/lora/a", "11").loaded("08:01:00", "/lora/a", "22");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Adapter));
 }
 
 #[test]
@@ -155,6 +174,41 @@ fn a_first_request_that_hits_what_only_another_adapter_stored_is_suspected() {
 }
 
 // === stays quiet ===
+
+#[test]
+fn an_adapter_loaded_again_with_equal_content_is_quiet() {
+    let mut scene = reloaded("name_and_path", "/lora/a");
+    scene.worker("e0").loaded("08:00:20", "/lora/a", "11").loaded("08:01:00", "/lora/a", "11");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn weights_opened_anew_with_equal_content_are_quiet() {
+    let mut scene = warm();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa").opened_unknown("08:01:00", "weights");
+    scene.worker("e0").loaded("08:01:00", "weights", "aa");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_reset_after_the_kernel_saw_other_weights_loaded_closes_the_window() {
+    let mut scene = warm();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa").loaded("08:01:00", "weights", "bb");
+    scene.at("08:01:02").on("e0").tell(emptied(&[Tier::Device]));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_declared_change_at_a_start_of_the_engine_leaves_no_cache() {
+    let mut scene = warm();
+    scene.worker("e0").weights("aa").weights_from("08:01:00", "bb");
+    scene.at("08:01:03").on("e0").tell(Body::Worker(Worker { engine_ids: vec!["new".to_owned()], ..Worker::default() }));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_quiet(&CROSSED);
+}
 
 #[test]
 fn a_refused_reset_that_works_at_the_second_try_is_quiet() {

@@ -8,6 +8,7 @@ use kvprov_collector::view::Roster;
 use kvprov_model::fact;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{Body, Role, Worker};
+use scene::tell::adapter_loaded;
 use scene::{Scene, clock};
 
 fn roster(scene: &Scene) -> Roster {
@@ -117,6 +118,72 @@ fn an_adapters_factor_counts_only_for_requests_that_use_it() {
     assert!(!member.factors_at(None, None).0.contains_key("adapter"));
     assert_eq!(member.factors_at(None, Some("ad")).0["adapter"].value, "11");
     assert!(!member.factors_at(None, Some("prod")).0.contains_key("adapter"));
+}
+
+fn adapter_at(scene: &Scene, name: &str, time: &str) -> Option<String> {
+    let roster = roster(scene);
+    roster.get(&WorkerId::from("e0"))?.adapter_at(name, Some(clock(time))).map(|factor| factor.value.clone())
+}
+
+#[test]
+fn an_adapter_is_known_by_the_name_that_arguments_give_its_directory() {
+    let mut scene = Scene::new();
+    scene.worker("e0").fact(fact::ADAPTER_DIRECTORIES, "ad=/models/one,other=/models/two/");
+    scene.worker("e0").loaded("08:00:00", "/models/one", "11").loaded("08:00:00", "/models/two", "22");
+    assert_eq!(adapter_at(&scene, "ad", "08:01:00").as_deref(), Some("11"));
+    assert_eq!(adapter_at(&scene, "other", "08:01:00").as_deref(), Some("22"));
+    assert_eq!(adapter_at(&scene, "third", "08:01:00"), None);
+}
+
+#[test]
+fn an_adapter_that_moves_to_another_directory_is_another_from_then_on() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "/models/one", "11").loaded("08:01:00", "/models/two", "22");
+    scene.at("08:00:01").on("e0").tell(adapter_loaded("ad", "/models/one"));
+    scene.at("08:01:01").on("e0").tell(adapter_loaded("ad", "/models/two"));
+    assert_eq!(adapter_at(&scene, "ad", "08:00:30").as_deref(), Some("11"));
+    assert_eq!(adapter_at(&scene, "ad", "08:01:30").as_deref(), Some("22"));
+    assert!(roster(&scene).get(&WorkerId::from("e0")).unwrap().changes().is_empty());
+}
+
+#[test]
+fn an_adapter_that_nobody_placed_is_the_only_directory_called_like_it() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "/adapters/tenant", "11");
+    assert_eq!(adapter_at(&scene, "tenant", "08:01:00").as_deref(), Some("11"));
+    scene.worker("e0").loaded("08:00:00", "/elsewhere/tenant", "22");
+    assert_eq!(adapter_at(&scene, "tenant", "08:01:00"), None);
+}
+
+#[test]
+fn a_name_of_a_hub_is_no_directory() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "/cache/blobs", "11");
+    scene.at("08:00:01").on("e0").tell(adapter_loaded("ad", "org/blobs"));
+    assert_eq!(adapter_at(&scene, "ad", "08:01:00"), None);
+}
+
+#[test]
+fn content_that_is_not_known_ends_what_was_known() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa").opened_unknown("08:01:00", "weights");
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    assert!(member.factors_at(Some(clock("08:00:30")), None).0.contains_key("weights"));
+    assert!(!member.factors_at(Some(clock("08:01:30")), None).0.contains_key("weights"));
+    assert_eq!(member.revision_at(Some(clock("08:01:30")), None), None);
+    assert!(member.changes().is_empty(), "what is unknown is no change to accuse of");
+}
+
+#[test]
+fn equal_content_opened_anew_is_no_new_epoch_and_other_content_is() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "/models/ad", "11").opened_unknown("08:01:00", "/models/ad");
+    scene.worker("e0").loaded("08:01:00", "/models/ad", "11");
+    assert!(roster(&scene).get(&WorkerId::from("e0")).unwrap().changes().is_empty());
+    scene.worker("e0").opened_unknown("08:02:00", "/models/ad").loaded("08:02:00", "/models/ad", "22");
+    let changes = roster(&scene).get(&WorkerId::from("e0")).unwrap().changes();
+    assert_eq!(changes, [(clock("08:02:00"), "adapter".to_owned())]);
 }
 
 #[test]

@@ -42,6 +42,8 @@ crate::documented_constants! {
     ADAPTER_KEY = "adapter_key";
     /// The shared store that the worker reads and writes, as a store id.
     STORE = "store";
+    /// `host:port` at which a store that is a server is asked.
+    STORE_ADDRESS = "store_address";
     /// Name of the storage backend: `file`, `mooncake`, …
     STORE_BACKEND = "store_backend";
     /// Bytes that one process allows itself in the store; `none` when nothing bounds it.
@@ -76,6 +78,8 @@ crate::documented_constants! {
     DP_SIZE = "dp_size";
     /// `true` when LoRA adapters are served.
     LORA = "lora";
+    /// Adapters that are there from the start, as `name=directory`, comma-separated.
+    ADAPTER_DIRECTORIES = "adapter_directories";
     /// Adapters that ran at the time of the observation, comma-separated.
     ADAPTERS_RUNNING = "adapters_running";
     /// Adapters that the engine lists, as `name=path`, comma-separated, by name.

@@ -60,6 +60,8 @@ pub struct ProcessSignature {
     pub(crate) flags: BTreeSet<String>,
     /// Options with several values, of which the first counts.
     pub(crate) lists: BTreeSet<String>,
+    /// Lists of `name=path`, of which every value counts.
+    pub(crate) named: BTreeSet<String>,
     /// Settings that name a file of settings.
     pub(crate) files: BTreeSet<String>,
 }
@@ -165,7 +167,7 @@ impl ProcessSignature {
         }
         if let Some(invocation) = Invocation::of(arguments) {
             let rest = self.run.iter().find_map(|spec| spec.rest(&invocation)).unwrap_or(invocation.rest);
-            read.arguments(rest, self.positional.as_deref(), &self.flags, &self.lists);
+            read.arguments(rest, self.positional.as_deref(), self);
         }
         found
     }

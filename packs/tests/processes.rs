@@ -33,6 +33,9 @@ from = ["remote_url"]
 fact = "lora"
 from = ["enable_lora"]
 [[fact]]
+fact = "adapter_directories"
+from = ["adapters"]
+[[fact]]
 fact = "role"
 from = ["mode"]
 [[process]]
@@ -41,6 +44,7 @@ run = ["e serve", "-m e.server"]
 positional = "model_tag"
 flags = ["eager", "enable_lora"]
 lists = ["served_name"]
+named = ["adapters"]
 files = ["config"]
 role = "both"
 roles = [{ role = "prefill", when = { connector = "Pre*" } }, { role = "decode", when = { connector = "", tp_size = "8" } }]
@@ -148,6 +152,14 @@ fn options_flags_lists_and_the_free_argument_are_told_apart() {
     assert_eq!(pairs(&found), [("model", "p"), ("served_name", "a")], "a second name is no model");
     let found = settings("python -m e.server --tp-size", &[]);
     assert_eq!(pairs(&found), [("tp_size", "true")]);
+}
+
+#[test]
+fn every_value_of_a_list_of_names_counts() {
+    let found = settings("e serve m --adapters a=/x b=/y --tp-size 2", &[]);
+    assert_eq!(pairs(&found), [("adapters", "a=/x,b=/y"), ("model_tag", "m"), ("tp_size", "2")]);
+    let found = settings("e serve m --adapters={\"name\":\"a\",\"path\":\"/x\",\"base\":\"m\"} b=/y plain", &[]);
+    assert_eq!(pairs(&found), [("adapters", "a=/x,b=/y"), ("model_tag", "m")]);
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(super) struct LoadedFile {
     pub key: Option<FileKey>,
     /// Opened since the load began; else taken over from the one before.
     opened: bool,
+    /// When it was opened last.
+    at: WallTime,
 }
 
 /// The files of a factor in one directory.
@@ -44,9 +46,13 @@ pub(super) struct Load {
     pub files: BTreeMap<String, LoadedFile>,
     /// Files that an index names.
     named: BTreeSet<String>,
-    /// First and last open.
+    /// First open of the load, and the last one that told anything new.
     pub first: WallTime,
     pub last: WallTime,
+    /// First of the opens that follow each other without a pause, and the last one.
+    burst: (WallTime, WallTime),
+    /// A file changed and the value that holds now is not known yet.
+    pub in_doubt: bool,
     /// Ring position of the first open, for ids.
     pub position: u64,
     pub path: String,
@@ -94,6 +100,8 @@ impl Load {
             named: BTreeSet::new(),
             first: wall,
             last: wall,
+            burst: (wall, wall),
+            in_doubt: false,
             position,
             path: path.to_owned(),
             told: None,
@@ -109,6 +117,15 @@ impl Load {
         wall: WallTime,
         position: u64,
     ) -> Effect {
+        if wall.since(self.burst.1) > QUIET {
+            self.burst.0 = wall;
+        }
+        self.burst.1 = self.burst.1.max(wall);
+        if let Some(file) = self.files.get_mut(name).filter(|file| file.key == key && file.opened) {
+            // Some engines open an adapter anew for every step: no news, and no reason to wait for more.
+            file.at = wall;
+            return Effect::Same;
+        }
         let effect = match self.files.get(name) {
             Some(file) if file.key == key => Effect::Same,
             // The others changed before it, in the same load.
@@ -118,14 +135,17 @@ impl Load {
             None => Effect::Same,
         };
         if effect == Effect::Changed {
-            // The other files may be opened again, changed or not; until then they count as they were.
-            self.files.values_mut().for_each(|file| file.opened = false);
+            // The other files may be opened again, changed or not; until then they count as they were. Those that were
+            // opened just before are of this load already.
+            let begun = self.burst.0;
+            self.files.values_mut().for_each(|file| file.opened &= file.at >= begun);
+            self.in_doubt = true;
             self.first = wall;
             self.position = position;
             path.clone_into(&mut self.path);
         }
         self.last = self.last.max(wall);
-        self.files.insert(name.to_owned(), LoadedFile { key, opened: true });
+        self.files.insert(name.to_owned(), LoadedFile { key, opened: true, at: wall });
         effect
     }
 
@@ -326,6 +346,25 @@ mod tests {
         load.opened("model-00002-of-00002.safetensors", key(12), "/m", at(111), 8);
         assert_eq!(load.position, 7);
         assert!(is_full(&load, 120));
+    }
+
+    #[test]
+    fn a_file_that_was_opened_just_before_another_changed_is_of_the_same_load() {
+        let mut load = load("adapter", &["adapter_config.json", "adapter_model.safetensors"]);
+        let at = |seconds: i64| WallTime(seconds * SECOND);
+        load.opened("adapter_config.json", key(1), "/m", at(100), 6);
+        let effect = load.opened("adapter_model.safetensors", key(12), "/m", at(100), 7);
+        assert_eq!((effect, load.in_doubt), (Effect::Changed, true));
+        assert!(is_full(&load, 103));
+    }
+
+    #[test]
+    fn what_is_opened_again_and_again_is_known_all_the_same() {
+        let mut load = load("adapter", &["adapter_config.json", "adapter_model.safetensors"]);
+        for seconds in 1..10 {
+            load.opened("adapter_model.safetensors", key(2), "/m", WallTime(seconds * SECOND), 8);
+        }
+        assert!(is_full(&load, 9));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Input: opens of files of models ([`ModelOpen`]). Output: `factor` observations: provisional once a load is quiet,
 //! full when the content of every file is known. A file is read once, in the background, and only in the state in
 //! which it was opened: if it is another by then the factor is unknown, with the reason. Opening the same content
-//! again is no news; other content is dated at the open that showed it. Invariant: memory is bounded; a value is full
+//! again is no news; other content is dated at the open that showed it, and from there on the old value is withdrawn at once. Invariant: memory is bounded; a value is full
 //! only when nothing speaks of a missing file.
 
 mod cache;
@@ -130,10 +130,19 @@ impl Identities {
             return;
         }
         let file = FileKey::of(&open.identity, &open.state);
-        let load = self
-            .loads
-            .entry(key)
-            .or_insert_with(|| Load::new(&open.file.factor, &open.path, open.wall, open.position));
+        // Other weights than those that run are loaded: those are over, whatever comes.
+        let takes_over = key.factor == "weights"
+            && self.loads.iter().any(|(other, load)| {
+                other.worker == key.worker
+                    && other.factor == key.factor
+                    && load.told.as_ref().is_some_and(|(full, _)| *full)
+                    && open.wall.since(load.first) > ONE_START
+            });
+        let load = self.loads.entry(key).or_insert_with(|| {
+            let mut load = Load::new(&open.file.factor, &open.path, open.wall, open.position);
+            load.in_doubt = takes_over;
+            load
+        });
         if load.opened(name, file, &open.path, open.wall, open.position) == Effect::Full {
             self.losses.one("too many files of one model");
         }
@@ -196,7 +205,12 @@ impl Identities {
             if beside.contains(key) {
                 continue;
             }
-            let Some(value) = load.value(now, &digest) else { continue };
+            let value = match load.value(now, &digest) {
+                Some(value) => value,
+                // Other content was opened: what held before holds no more, whatever comes.
+                None if load.in_doubt => Value::Provisional(String::new()),
+                None => continue,
+            };
             let told = match &value {
                 Value::Full(value) => (true, value.clone()),
                 Value::Provisional(_) => (false, String::new()),
@@ -205,11 +219,12 @@ impl Identities {
             if load.told.as_ref() == Some(&told) {
                 continue;
             }
-            // A load that went on, or began anew, has the value it had until it has another one.
+            // A load that went on without a change has the value it had until it has another one.
             let was_full = load.told.as_ref().is_some_and(|(full, _)| *full);
-            if was_full && matches!(value, Value::Provisional(_)) {
+            if was_full && !load.in_doubt && matches!(value, Value::Provisional(_)) {
                 continue;
             }
+            load.in_doubt &= matches!(value, Value::Provisional(_));
             load.told = Some(told);
             tell(&self.options, key, load, &value, sink);
         }
@@ -296,7 +311,8 @@ fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, si
             (None, FactorState::Unknown, format!("opened {files} files of {factor}, not known: {reason}"), 1)
         }
     };
-    let adapter = (factor == "adapter").then(|| adapter_name(&key.directory).to_owned());
+    // By name only requests know it: which name is in this directory is for arguments and calls to say.
+    let adapter = (factor == "adapter").then(|| key.directory.clone());
     let source = SourceContext {
         node: options.node.clone(),
         worker: Some(key.worker.clone()),
@@ -316,9 +332,4 @@ fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, si
     // What is told of a load changes with its files; a restart tells the same again.
     let index = (lane << 24) | u32::try_from(files).unwrap_or(0).min(0x00ff_ffff);
     sink(source.observe(SourceKind::Kernel, place, index, Some(load.first), Some(says), body));
-}
-
-/// The last part of the directory: by it engines and people know an adapter.
-fn adapter_name(directory: &str) -> &str {
-    directory.rsplit('/').next().unwrap_or("")
 }

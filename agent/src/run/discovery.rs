@@ -1,6 +1,7 @@
 //! Finds workers and has everything of them followed.
 
 use super::adapt::NodeProcesses;
+use super::earlier;
 use super::events::{EventCommand, EventCommands};
 use super::hub::Hub;
 use super::kernel::KernelCommand;
@@ -76,6 +77,9 @@ pub(crate) struct Found {
     roll: Roll,
     /// Who is there, as the next agent needs it.
     present: BTreeMap<WorkerId, Left>,
+    /// No look at all processes is over yet.
+    is_first_look: bool,
+    packs: &'static Packs,
     /// Who was there for the agent before this one and is not; their ends may still be heard.
     missing: Vec<Left>,
 }
@@ -108,6 +112,8 @@ impl Found {
             outputs: BTreeSet::new(),
             ways: BTreeSet::new(),
             missing: roll.load(),
+            is_first_look: true,
+            packs,
             roll,
             present: BTreeMap::new(),
         };
@@ -123,7 +129,6 @@ impl Found {
             }
         };
         let mut scanned: Option<Instant> = None;
-        let mut begun = false;
         while !end.load(Ordering::Relaxed) {
             if scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_EVERY) {
                 scanned = Some(Instant::now());
@@ -132,12 +137,12 @@ impl Found {
                     Err(error) => tracing::warn!(%error, "processes cannot be listed"),
                 }
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
-                if begun {
+                if !self.is_first_look {
                     for left in std::mem::take(&mut self.missing) {
                         self.heed(vec![gone(left.worker, None)], reports);
                     }
                 } else {
-                    begun = true;
+                    self.is_first_look = false;
                     self.read_what_is_left();
                     self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
@@ -202,6 +207,9 @@ impl Found {
         for change in changes {
             match &change {
                 Change::Found(worker) | Change::Changed(worker) => {
+                    if self.is_first_look && matches!(change, Change::Found(_)) {
+                        self.tell_what_was_loaded(worker);
+                    }
                     self.follow(worker, reports);
                     if let Some(scrape) = &self.followers.scrape {
                         let _ = scrape.send(ScrapeCommand::Worker(Box::new(worker.clone())));
@@ -218,6 +226,15 @@ impl Found {
         if is_other {
             self.save();
         }
+    }
+
+    /// Of a worker that nobody watched when it loaded its model.
+    fn tell_what_was_loaded(&self, worker: &FoundWorker) {
+        if self.missing.iter().any(|left| left.worker == worker.id) {
+            return;
+        }
+        let opens = earlier::loaded(&*self.access, self.packs, worker, self.node.ticks_per_second);
+        let _ = self.followers.kernel.send(KernelCommand::Loaded { worker: worker.id.clone(), opens });
     }
 
     fn tell(&self, change: &Change) {

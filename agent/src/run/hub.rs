@@ -1,5 +1,6 @@
 //! Where all sources meet: every observation goes to the queue, to the recording, and is counted.
 
+use super::scrape::ScrapeCommand;
 use crate::kernel::Record;
 use crate::logs::LineCounts;
 use crate::metrics::scrape::Counts;
@@ -8,11 +9,13 @@ use crate::ship::Outbox;
 use crate::source::Losses;
 use crate::status::{Part, Readiness};
 use kvprov_model::clock::WallTime;
+use kvprov_model::factor::FactorState;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{BlockAction, Body, Observation};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The meeting place.
@@ -22,6 +25,8 @@ pub(crate) struct Hub {
     recorder: Mutex<Option<Recorder>>,
     counted: Mutex<Counted>,
     ring: (AtomicU64, AtomicU64),
+    /// Who wants to hear at once that something changed what a worker's caches may hold.
+    on_change: Mutex<Option<Sender<ScrapeCommand>>>,
     readiness: Arc<Readiness>,
 }
 
@@ -55,6 +60,7 @@ impl Hub {
             recorder: Mutex::new(recorder),
             counted: Mutex::default(),
             ring: Default::default(),
+            on_change: Mutex::default(),
             readiness,
         })
     }
@@ -78,10 +84,22 @@ impl Hub {
                 }
             }
         }
+        if let Some(listener) = &*lock(&self.on_change) {
+            let changed = observations.iter().filter(|observation| changes_caches(&observation.body));
+            for worker in changed.filter_map(|observation| observation.envelope.worker.as_ref()) {
+                // Who listens ends only with the agent.
+                let _ = listener.send(ScrapeCommand::Hurry(worker.clone()));
+            }
+        }
         self.recording(|recorder| {
             observations.iter().try_for_each(|observation| recorder.observe(observation))
         });
         true
+    }
+
+    /// From now on the listener hears of changes that part what counters count before from what they count after.
+    pub(crate) fn tell_changes(&self, listener: Sender<ScrapeCommand>) {
+        *lock(&self.on_change) = Some(listener);
     }
 
     /// Discovery has looked once: says what is seen from now on.
@@ -245,6 +263,18 @@ impl Hub {
             tracing::error!(%error, "the recording ends");
             *recorder = None;
         }
+    }
+}
+
+/// Whether what is counted after it means something else than what was counted before.
+fn changes_caches(body: &Body) -> bool {
+    match body {
+        Body::AdminCall(_) => true,
+        Body::Factor(factor) => {
+            let decides = matches!(factor.factor.as_deref(), Some("weights" | "adapter"));
+            decides && factor.state == Some(FactorState::Provisional)
+        }
+        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use super::settled::{Pieces, Settled};
 use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::identity::{Identities, IdentityOptions};
-use crate::kernel::live::{Journal, LiveKernel, LiveOptions, Notice, Now};
+use crate::kernel::live::{Journal, LiveKernel, LiveOptions, ModelOpen, Notice, Now};
 use kvprov_agent_common::ring::Ring;
 use kvprov_loader::client::Client;
 use kvprov_model::clock::WallTime;
@@ -45,6 +45,8 @@ pub(crate) enum KernelCommand {
     Process { worker: WorkerId, pid: u32, started: u64, done: SyncSender<()> },
     /// A worker is gone.
     Gone(WorkerId),
+    /// What a worker loaded before anybody watched it, as far as that can be told.
+    Loaded { worker: WorkerId, opens: Vec<ModelOpen> },
     /// Every process that was there is known.
     Begin,
 }
@@ -233,6 +235,11 @@ impl Kernel {
                 KernelCommand::Gone(worker) => {
                     self.live.remove_worker(&worker, &mut |observation| observations.push(observation));
                     self.departed.push_back((worker, Instant::now()));
+                }
+                KernelCommand::Loaded { worker, opens } => {
+                    if let Some(identities) = &mut self.identities {
+                        opens.iter().for_each(|open| identities.opened(&worker, open));
+                    }
                 }
                 KernelCommand::Begin => self.begins = true,
             }

@@ -12,6 +12,7 @@ mod adapt;
 mod alive;
 mod discovery;
 mod drops;
+mod earlier;
 mod events;
 mod hub;
 mod kernel;
@@ -137,6 +138,9 @@ pub fn run(
             .transpose()
             .map_err(system("open what was read of counters"))?;
         let (scrape, scrape_commands) = scrape.unzip();
+        if let Some(commands) = &scrape_commands {
+            hub.tell_changes(commands.clone());
+        }
         let (discovery, discovery_events) = discovery::Found::new(
             options,
             node.clone(),

@@ -27,6 +27,8 @@ const HELD_BACK: i64 = SECOND;
 pub(crate) enum ScrapeCommand {
     /// A worker is there, or something else is known of it.
     Worker(Box<FoundWorker>),
+    /// Something changed that parts what is counted before from what is counted after: its counters are wanted now.
+    Hurry(WorkerId),
     /// A worker is gone.
     Gone(WorkerId),
 }
@@ -78,6 +80,7 @@ impl Scrape {
             while let Ok(command) = self.commands.try_recv() {
                 match command {
                     ScrapeCommand::Worker(worker) => self.scraper.worker(&worker, &out),
+                    ScrapeCommand::Hurry(worker) => self.scraper.hurry(&worker),
                     ScrapeCommand::Gone(worker) => self.scraper.gone(&worker),
                 }
             }

@@ -1,10 +1,11 @@
 //! `cross_revision_hit`: KV of one compatibility group was consumed under another.
 //!
-//! Three ways, one file each: over a prefill/decode pair, from a store, from an engine's own caches after its weights
-//! or an adapter changed. Confirmed only where content digests on both sides differ; a commit or a name is no digest.
+//! Four ways, one file each: over a prefill/decode pair, from a store whose artifacts are seen, from a store that is a
+//! server and tells what it gave out, from an engine's own caches after its weights or an adapter changed. Confirmed only where content digests on both sides differ; a commit or a name is no digest.
 
 mod by_cache;
 mod by_pair;
+mod by_server;
 mod by_store;
 
 use super::draft::Draft;
@@ -19,6 +20,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
         Subject::Worker(worker) => {
             let mut findings = by_pair::detect(view, worker);
             findings.extend(by_cache::detect(view, worker));
+            findings.extend(by_server::detect(view, worker));
             findings
         }
         Subject::Store(store) => by_store::detect(view, store),

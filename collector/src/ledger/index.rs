@@ -23,7 +23,7 @@ pub enum IndexKey {
     Store(StoreId),
     /// Everything that names one engine id, on either side.
     Engine(String),
-    /// Who there is and how well it is seen: workers, their ends, factors, clocks, loss, signs of life.
+    /// Who there is and how well it is seen: workers, their ends, factors, where adapters are, clocks, loss, signs of life.
     Roster,
     /// What compares workers: key derivations, KV events, admin calls, stores that state a disagreement.
     Fleet,
@@ -96,7 +96,14 @@ pub(super) fn each_key<'o>(observation: &'o Observation, sink: &mut dyn FnMut(In
             keys.named(IndexKind::Transfer, &body.transfer_id);
             keys.named(IndexKind::Engine, &body.remote_engine_id);
         }
-        Body::AdminCall(_) | Body::KeyDerivation(_) | Body::Block(_) => keys.push(IndexKind::Fleet, ""),
+        Body::AdminCall(body) => {
+            keys.push(IndexKind::Fleet, "");
+            // Where an adapter of a name is.
+            if !body.paths.is_empty() {
+                keys.push(IndexKind::Roster, "");
+            }
+        }
+        Body::KeyDerivation(_) | Body::Block(_) => keys.push(IndexKind::Fleet, ""),
         Body::Handshake(body) => {
             keys.named(IndexKind::Engine, &body.local_engine_id);
             keys.named(IndexKind::Engine, &body.remote_engine_id);

@@ -3,9 +3,9 @@
 use super::timeline::Timeline;
 use kvprov_model::clock::WallTime;
 use kvprov_model::fact;
-use kvprov_model::factor::{Factor, Factors};
+use kvprov_model::factor::{Factor, FactorState, Factors};
 use kvprov_model::id::{NodeId, WorkerId};
-use kvprov_model::observation::{Body, Observation, Role, SourceKind};
+use kvprov_model::observation::{AdminClass, Body, Observation, Outcome, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One worker.
@@ -33,6 +33,8 @@ pub struct Member {
     pub gone: Option<WallTime>,
     /// The signal that ended it, where seen.
     pub exit_signal: Option<i64>,
+    /// The status with which it ended, where seen.
+    pub exit_status: Option<i64>,
     /// Settings as its arguments and environment show them.
     pub settings: BTreeMap<String, String>,
     /// Process ids of its tree.
@@ -47,8 +49,27 @@ pub struct Member {
     factors: BTreeMap<String, Timeline<Factor>>,
     /// Factors that are not fully known: they stand only where no full one does.
     hints: BTreeMap<String, Timeline<Factor>>,
-    /// Factors of adapters over time, by adapter name.
+    /// Factors of adapters over time, by adapter name or by the directory of its files.
     adapters: BTreeMap<String, Timeline<Factor>>,
+    /// Where the files of each adapter are, by the name that requests use, over time.
+    directories: BTreeMap<String, Timeline<String>>,
+    /// The file or call that shows a factor, by factor, adapter and the time from which it holds.
+    origins: BTreeMap<(String, Option<String>, Option<WallTime>), String>,
+}
+
+/// A factor as it was last stated.
+#[derive(Debug, Clone, Copy)]
+pub struct Stated<'m> {
+    /// Its name.
+    pub name: &'m str,
+    /// The adapter that has it; `None`: the worker itself.
+    pub adapter: Option<&'m str>,
+    /// From when it holds; `None`: from the beginning.
+    pub since: Option<WallTime>,
+    /// The factor.
+    pub factor: &'m Factor,
+    /// The file or call that shows it, where a source says.
+    pub origin: Option<&'m str>,
 }
 
 /// Every worker.
@@ -83,6 +104,7 @@ impl Roster {
                 watched_by: BTreeSet::new(),
                 gone: None,
                 exit_signal: None,
+                exit_status: None,
                 settings: BTreeMap::new(),
                 pids: BTreeSet::new(),
                 pod: None,
@@ -91,9 +113,12 @@ impl Roster {
                 factors: BTreeMap::new(),
                 hints: BTreeMap::new(),
                 adapters: BTreeMap::new(),
+                directories: BTreeMap::new(),
+                origins: BTreeMap::new(),
             });
             member.take(observation);
         }
+        members.values_mut().for_each(Member::place_adapters);
         for member in members.values_mut().filter(|member| member.role.is_none()) {
             member.role = member.fact(fact::ROLE).map(Role::from);
         }
@@ -149,6 +174,19 @@ impl Roster {
     }
 }
 
+/// The pairs of a list `name=value,…`.
+fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').filter_map(|one| one.split_once('='))
+}
+
+/// A directory without a slash at its end; a name stays as it is.
+fn directory_of(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "" => path,
+        trimmed => trimmed,
+    }
+}
+
 fn newer_of(old: &mut Option<String>, new: &Option<String>) {
     if new.is_some() {
         old.clone_from(new);
@@ -174,6 +212,10 @@ impl Member {
         match &observation.body {
             Body::Worker(worker) => {
                 newer_of(&mut self.pod, &worker.pod);
+                let listed = worker.facts.get(fact::ADAPTERS_LOADED);
+                for (name, directory) in listed.into_iter().flat_map(|text| named(text)) {
+                    self.place_adapter(name, directory, wall);
+                }
                 self.pids.extend(worker.pids.iter().cloned());
                 self.settings
                     .extend(worker.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -202,6 +244,7 @@ impl Member {
             Body::WorkerGone(gone) => {
                 self.gone = self.gone.max(wall);
                 self.exit_signal = gone.exit_signal.or(self.exit_signal);
+                self.exit_status = gone.exit_status.or(self.exit_status);
             }
             Body::Loss(loss) => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -209,22 +252,85 @@ impl Member {
                 let lost = self.losses.entry((word(&loss.stage), word(&loss.reason))).or_insert(0);
                 *lost = lost.saturating_add(records);
             }
-            Body::Factor(body) => {
-                let (Some(name), Some(algorithm), Some(value)) = (&body.factor, &body.algorithm, &body.value)
-                else {
-                    return;
-                };
-                let state = body.state.clone().unwrap_or(kvprov_model::factor::FactorState::Unknown);
-                let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
-                let full = factor.state == kvprov_model::factor::FactorState::Full;
-                match &body.adapter {
-                    Some(adapter) => self.adapters.entry(adapter.clone()).or_default().set(wall, factor),
-                    None if full => self.factors.entry(name.clone()).or_default().set(wall, factor),
-                    None => self.hints.entry(name.clone()).or_default().set(wall, factor),
+            Body::Factor(body) => self.take_factor(body, wall),
+            Body::AdminCall(call) => {
+                let loaded = call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
+                for (name, directory) in call.names.iter().zip(&call.paths).filter(|_| loaded) {
+                    self.place_adapter(name, directory, wall);
                 }
             }
             _ => {}
         }
+    }
+
+    fn take_factor(&mut self, body: &kvprov_model::observation::Factor, wall: Option<WallTime>) {
+        let (Some(name), Some(algorithm)) = (&body.factor, &body.algorithm) else { return };
+        let state = body.state.clone().unwrap_or(FactorState::Unknown);
+        let Some(value) = &body.value else {
+            // Who reads content says that other content was loaded, which it does not know (yet): the old epoch is over.
+            let timeline = match &body.adapter {
+                Some(adapter) => self.adapters.entry(directory_of(adapter).to_owned()).or_default(),
+                None => self.factors.entry(name.clone()).or_default(),
+            };
+            if state != FactorState::Full {
+                timeline.forget(wall);
+            }
+            return;
+        };
+        let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
+        let full = factor.state == FactorState::Full;
+        if let Some(origin) = &body.origin {
+            let adapter = body.adapter.as_deref().map(|adapter| directory_of(adapter).to_owned());
+            self.origins.entry((name.clone(), adapter, wall)).or_insert_with(|| origin.clone());
+        }
+        match &body.adapter {
+            Some(adapter) => {
+                self.adapters.entry(directory_of(adapter).to_owned()).or_default().set(wall, factor);
+            }
+            None if full => self.factors.entry(name.clone()).or_default().set(wall, factor),
+            None => self.hints.entry(name.clone()).or_default().set(wall, factor),
+        }
+    }
+
+    /// What arguments say of adapters holds since the start.
+    fn place_adapters(&mut self) {
+        let placed = self.fact(fact::ADAPTER_DIRECTORIES).map(str::to_owned);
+        for (name, directory) in placed.iter().flat_map(|text| named(text)) {
+            self.place_adapter(name, directory, None);
+        }
+    }
+
+    fn place_adapter(&mut self, name: &str, directory: &str, from: Option<WallTime>) {
+        // A name of a hub is no directory: where its files are is not known.
+        if directory.starts_with('/') {
+            let directory = directory_of(directory).to_owned();
+            self.directories.entry(name.to_owned()).or_default().set(from, directory);
+        } else {
+            self.directories.entry(name.to_owned()).or_default().forget(from);
+        }
+    }
+
+    /// The factor of the adapter of that name over time: as declared by name, else of the files from which it was loaded,
+    /// else of the only directory that is called like it.
+    fn adapter_timeline(&self, adapter: &str, time: Option<WallTime>) -> Option<&Timeline<Factor>> {
+        if let Some(named) = self.adapters.get(adapter) {
+            return Some(named);
+        }
+        if let Some(directories) = self.directories.get(adapter) {
+            return self.adapters.get(directories.at(time)?);
+        }
+        let called_like_it = |(key, _): &(&String, _)| key.rsplit_once('/').is_some_and(|(_, last)| last == adapter);
+        let mut like_it = self.adapters.iter().filter(called_like_it);
+        match (like_it.next(), like_it.next()) {
+            (Some((_, timeline)), None) => Some(timeline),
+            _ => None,
+        }
+    }
+
+    /// Names of adapters that requests may ask for, as arguments, calls and declarations give them.
+    pub fn adapter_names(&self) -> BTreeSet<&str> {
+        let declared = self.adapters.keys().filter(|key| !key.contains('/'));
+        declared.chain(self.directories.keys()).map(String::as_str).collect()
     }
 
     /// A fact by its name in `model::fact`.
@@ -255,7 +361,7 @@ impl Member {
             .collect();
         let base = [fact::MODEL_NAME, fact::MODEL_PATH];
         if let Some(adapter) = adapter.filter(|name| base.iter().all(|fact| self.fact(fact) != Some(name))) {
-            let named = self.adapters.get(adapter).and_then(|timeline| timeline.at(time));
+            let named = self.adapter_at(adapter, time);
             let only = self.factors.get("adapter").and_then(|timeline| timeline.at(time));
             if let Some(factor) = named.or(only) {
                 at.0.insert("adapter".to_owned(), factor.clone());
@@ -264,24 +370,30 @@ impl Member {
         at
     }
 
-    /// Every factor as it was last stated, with the time from which it holds (`None`: from the beginning) and the adapter
-    /// that has it, where it is not the worker's own.
-    pub fn factors(&self) -> Vec<(&str, Option<&str>, Option<WallTime>, &Factor)> {
+    /// Every factor as it was last stated.
+    pub fn factors(&self) -> Vec<Stated<'_>> {
         let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
         let own = self.factors.iter().chain(hints).filter_map(|(name, timeline)| {
             let (since, factor) = timeline.last()?;
-            Some((name.as_str(), None, since, factor))
+            let origin = self.origin(name, None, since);
+            Some(Stated { name, adapter: None, since, factor, origin })
         });
         let of_adapters = self.adapters.iter().filter_map(|(adapter, timeline)| {
             let (since, factor) = timeline.last()?;
-            Some(("adapter", Some(adapter.as_str()), since, factor))
+            let origin = self.origin("adapter", Some(adapter), since);
+            Some(Stated { name: "adapter", adapter: Some(adapter), since, factor, origin })
         });
         own.chain(of_adapters).collect()
     }
 
+    fn origin(&self, factor: &str, adapter: Option<&str>, since: Option<WallTime>) -> Option<&str> {
+        let place = (factor.to_owned(), adapter.map(str::to_owned), since);
+        self.origins.get(&place).map(String::as_str)
+    }
+
     /// The digest of an adapter, by name, at a time.
     pub fn adapter_at(&self, adapter: &str, time: Option<WallTime>) -> Option<&Factor> {
-        self.adapters.get(adapter).and_then(|timeline| timeline.at(time))
+        self.adapter_timeline(adapter, time)?.at(time)
     }
 
     /// Times at which a semantic factor changed while the worker lived, with the factor's name.

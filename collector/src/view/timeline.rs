@@ -1,4 +1,7 @@
 //! A value over time: what was set when, merged from statements in any order.
+//!
+//! A statement may also say that the value is not known from a time on: it ends what was known, and gives way to any value
+//! that is stated for the same time.
 
 use kvprov_model::clock::WallTime;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +12,13 @@ pub struct Timeline<T> {
     from: BTreeMap<Option<WallTime>, T>,
     /// Times for which two different values were stated: nothing is known there.
     disputed: BTreeSet<Option<WallTime>>,
+    /// Times from which on the value is not known, unless it is stated for the same time.
+    unknown: BTreeSet<Option<WallTime>>,
 }
 
 impl<T> Default for Timeline<T> {
     fn default() -> Self {
-        Self { from: BTreeMap::new(), disputed: BTreeSet::new() }
+        Self { from: BTreeMap::new(), disputed: BTreeSet::new(), unknown: BTreeSet::new() }
     }
 }
 
@@ -34,22 +39,31 @@ impl<T: Ord + Clone> Timeline<T> {
             .or_insert(value);
     }
 
+    /// States that the value is not known from a time on.
+    pub fn forget(&mut self, from: Option<WallTime>) {
+        self.unknown.insert(from);
+    }
+
     /// The value at a time. Before the first dated statement the first one is taken: it was seen then, not made.
     /// Without a time the value is known only when there is just one.
     pub fn at(&self, time: Option<WallTime>) -> Option<&T> {
         let first = || self.from.iter().next();
         let (from, value) = match time {
-            None if self.from.len() > 1 => return None,
+            None if self.from.len() > 1 || !self.unknown.is_subset(&self.from.keys().copied().collect()) => {
+                return None;
+            }
             None => first()?,
             Some(_) => self.from.range(..=time).next_back().or_else(first)?,
         };
-        (!self.disputed.contains(from)).then_some(value)
+        let ended = time.is_some() && self.unknown.range(..=time).next_back().is_some_and(|end| end > from);
+        (!ended && !self.disputed.contains(from)).then_some(value)
     }
 
-    /// The last statement, and the time from which it holds; `None` where it is disputed.
+    /// The last statement, and the time from which it holds; `None` where it is disputed or no longer known.
     pub fn last(&self) -> Option<(Option<WallTime>, &T)> {
         let (from, value) = self.from.iter().next_back()?;
-        (!self.disputed.contains(from)).then_some((*from, value))
+        let ended = self.unknown.last().is_some_and(|end| end > from);
+        (!ended && !self.disputed.contains(from)).then_some((*from, value))
     }
 
     /// The times at which the value became another one.
@@ -80,6 +94,27 @@ mod tests {
         assert_eq!(timeline.at(None), Some(&"a"));
         timeline.set(Some(WallTime(20)), "b");
         assert_eq!(timeline.at(None), None);
+    }
+
+    #[test]
+    fn what_is_no_longer_known_is_neither_the_old_value_nor_a_change() {
+        let mut timeline = Timeline::default();
+        timeline.set(Some(WallTime(10)), "a");
+        timeline.forget(Some(WallTime(20)));
+        assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a"));
+        assert_eq!((timeline.at(Some(WallTime(20))), timeline.last()), (None, None));
+        assert_eq!(timeline.at(None), None);
+        assert!(timeline.changes().is_empty());
+    }
+
+    #[test]
+    fn a_value_for_the_same_time_takes_the_place_of_not_knowing_it() {
+        let mut timeline = Timeline::default();
+        timeline.set(Some(WallTime(10)), "a");
+        timeline.forget(Some(WallTime(20)));
+        timeline.set(Some(WallTime(20)), "a");
+        assert_eq!(timeline.at(Some(WallTime(25))), Some(&"a"));
+        assert!(timeline.changes().is_empty(), "equal content is no new epoch");
     }
 
     #[test]

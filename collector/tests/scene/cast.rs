@@ -116,10 +116,39 @@ impl<'s> Cast<'s> {
         self.tell(None, factor("adapter", Some(name), &format!("sha256:{digest}"), FactorState::Full))
     }
 
+    /// The kernel saw its processes load content: weights, or what is in an adapter's directory.
+    pub fn loaded(self, time: &str, of: &str, digest: &str) -> Self {
+        let (name, adapter) = loaded_from(of);
+        self.opened(time, factor(name, adapter, &format!("sha256:{digest}"), FactorState::Full))
+    }
+
+    /// The kernel saw its processes open other content, of which nothing is known, or not yet.
+    pub fn opened_unknown(self, time: &str, of: &str) -> Self {
+        let (name, adapter) = loaded_from(of);
+        let body = Factor {
+            factor: Some(name.to_owned()),
+            adapter: adapter.map(str::to_owned),
+            algorithm: Some("sha256".to_owned()),
+            state: Some(FactorState::Provisional),
+            ..Factor::default()
+        };
+        self.opened(time, Body::Factor(body))
+    }
+
+    fn opened(self, time: &str, body: Body) -> Self {
+        self.scene.at(time).on(&self.name).seen_by(SourceKind::Kernel).tell(body);
+        self
+    }
+
     /// Its end was seen.
     pub fn gone(self, time: &str) -> Self {
         self.tell(Some(time), Body::WorkerGone(WorkerGone { exit_signal: Some(9), exit_status: None }))
     }
+}
+
+/// A directory is an adapter's; anything else is a factor.
+fn loaded_from(of: &str) -> (&str, Option<&str>) {
+    if of.starts_with('/') { ("adapter", Some(of)) } else { (of, None) }
 }
 
 fn factor(name: &str, adapter: Option<&str>, text: &str, state: FactorState) -> Body {

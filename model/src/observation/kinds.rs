@@ -462,6 +462,8 @@ kinds! {
         computed: Option<i64>,
         /// Tokens written to the store.
         stored: Option<i64>,
+        /// Keys found, where the source counts keys.
+        keys: Option<i64>,
     }
     /// Increases of counters over an interval, after the version's meaning was applied.
     Counters = "counters" {

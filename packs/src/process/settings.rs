@@ -1,6 +1,6 @@
 //! Arguments, environment and JSON in them as flat settings.
 
-use super::ProcessSettings;
+use super::{ProcessSettings, ProcessSignature};
 use crate::fact::{KnownSettings, normal_name};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -56,9 +56,9 @@ impl<'r> Reader<'r> {
         &mut self,
         arguments: &[String],
         positional: Option<&str>,
-        flags: &BTreeSet<String>,
-        lists: &BTreeSet<String>,
+        options: &ProcessSignature,
     ) {
+        let ProcessSignature { flags, lists, named, .. } = options;
         let mut positional = positional;
         // Whether an argument that is no option may stand here on its own: not behind the values of a list.
         let mut is_free = true;
@@ -71,6 +71,19 @@ impl<'r> Reader<'r> {
                 }
                 continue;
             };
+            if named.contains(&name) {
+                let first = argument.split_once('=').map(|(_, value)| value);
+                let rest = arguments.get(at..).unwrap_or_default();
+                let rest = rest.iter().take_while(|next| option_name(next).is_none()).map(String::as_str);
+                let values: Vec<&str> = first.into_iter().chain(rest).collect();
+                at += values.len() - usize::from(first.is_some());
+                is_free = false;
+                let all: Vec<String> = values.into_iter().filter_map(name_and_path).collect();
+                if !all.is_empty() {
+                    self.keep(&name, &all.join(","));
+                }
+                continue;
+            }
             let value = match argument.split_once('=') {
                 Some((_, value)) => Some(value),
                 None if flags.contains(&name) => None,
@@ -128,6 +141,17 @@ impl<'r> Reader<'r> {
             self.found.settings.insert(name.to_owned(), without_users(value));
         }
     }
+}
+
+/// `name=path`, from that or from a JSON object with both.
+fn name_and_path(value: &str) -> Option<String> {
+    let value = value.trim();
+    if let Ok(Value::Object(fields)) = serde_json::from_str(value) {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
+        return Some(format!("{}={}", text("name")?, text("path")?));
+    }
+    // A comma would run into the next one.
+    (value.contains('=') && !value.contains(',')).then(|| value.to_owned())
 }
 
 /// The value without user and password of the URLs in it.

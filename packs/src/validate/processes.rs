@@ -83,6 +83,7 @@ impl Build {
             positional: raw.positional.as_deref().map(normal_name),
             flags: names(&raw.flags),
             lists: names(&raw.lists),
+            named: names(&raw.named),
             files: names(&raw.files),
         })
     }

@@ -5,7 +5,7 @@
 
 use super::figure::{Figure, Goal, median};
 use super::store::{BURSTS, Cost, PAGE_BYTES, Place, SMALL_BYTES, Store, family, processor};
-use crate::lab::live::Live;
+use crate::lab::live::{Live, Ports};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn with_agent(
     store: &mut Store,
     shares: &mut BTreeMap<String, Vec<f64>>,
 ) -> Result<Cost> {
-    let mut live = Live::start(&place.binary, directory, None)?;
+    let mut live = Live::start(&place.binary, directory, None, Ports::Free)?;
     std::thread::sleep(SETTLE);
     let processes = family(live.pid())?;
     let before: Vec<f64> = processes.iter().map(|(_, pid)| processor(*pid)).collect::<Result<_>>()?;

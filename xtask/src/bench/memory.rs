@@ -2,7 +2,7 @@
 
 use super::figure::{Figure, Goal};
 use super::store::{Place, SMALL_BYTES, Store, family};
-use crate::lab::live::Live;
+use crate::lab::live::{Live, Ports};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_secs(30);
 /// Measures.
 pub(super) fn run(binary: &Path, place: Option<&Place>) -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
-    let mut live = Live::start(binary, directory.path(), None)?;
+    let mut live = Live::start(binary, directory.path(), None, Ports::Free)?;
     std::thread::sleep(REST);
     println!(
         "{:<22}{:>12}{:>12}{:>12}{:>12}{:>12}",

@@ -3,7 +3,7 @@
 //! The same load runs twice beside `kvprov up`: once undisturbed, once while the agent and the collector are killed in
 //! turn, N times in all, at random moments. The ledgers have to hold the same, and nothing may be lost.
 
-use crate::lab::live::Live;
+use crate::lab::live::{Live, Ports};
 use crate::lab::load::Load;
 use anyhow::{Context, Result, bail};
 use kvprov_tests::live::held::{self, Held, Names};
@@ -115,7 +115,7 @@ fn one(binary: &Path, directory: &Path, kills: u32, seconds: u32) -> Result<Outc
         std::fs::remove_dir_all(directory)?;
     }
     std::fs::create_dir_all(directory)?;
-    let mut live = Live::start(binary, directory, None)?;
+    let mut live = Live::start(binary, directory, None, Ports::Free)?;
     let place = directory.join("load");
     let mut load = Load::start(binary, &place, seconds)?;
     wait(Duration::from_secs(30), "every double is found", || {

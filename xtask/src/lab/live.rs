@@ -12,12 +12,27 @@ use std::time::{Duration, Instant};
 /// A finding as it was first stated with this confidence.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
+    pub(crate) id: String,
     pub(crate) detector: String,
     pub(crate) cause: String,
     pub(crate) confidence: String,
     /// Seconds from the event that completed the evidence to its sight in the API.
     pub(crate) seconds: f64,
+    /// When it was seen, in seconds since the epoch.
+    pub(crate) at: f64,
 }
+
+/// Where it listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// Anywhere, so that it disturbs no other.
+    Free,
+    /// Where users expect it.
+    Usual,
+}
+
+/// API, agent, OTLP over gRPC and over HTTP, as documented.
+const USUAL: [u16; 4] = [9470, 9471, 4317, 4318];
 
 /// A running kvprov.
 pub(crate) struct Live {
@@ -26,14 +41,24 @@ pub(crate) struct Live {
     api: SocketAddr,
     agent: SocketAddr,
     sightings: BTreeMap<(String, String), Sighting>,
+    /// When a finding was first seen to name a request, in seconds since the epoch, by finding and request.
+    named: BTreeMap<(String, String), f64>,
 }
 
 // === impl Live ===
 
 impl Live {
     /// Starts it with its data and its output below a directory, and waits until it is ready.
-    pub(crate) fn start(binary: &Path, directory: &Path, recording: Option<&Path>) -> Result<Self> {
-        let ports = free_ports(4)?;
+    pub(crate) fn start(
+        binary: &Path,
+        directory: &Path,
+        recording: Option<&Path>,
+        ports: Ports,
+    ) -> Result<Self> {
+        let ports = match ports {
+            Ports::Free => free_ports(4)?,
+            Ports::Usual => USUAL.map(|port| SocketAddr::from(([127, 0, 0, 1], port))).to_vec(),
+        };
         let [api, agent, grpc, http] = ports.as_slice() else { bail!("no four free ports") };
         let data = directory.join("data");
         let output = std::fs::File::create(directory.join("kvprov.log"))?;
@@ -53,7 +78,7 @@ impl Live {
             .stderr(output)
             .spawn()
             .with_context(|| format!("starting {}", binary.display()))?;
-        let mut live = Self { child, data, api: *api, agent: *agent, sightings: BTreeMap::new() };
+        let mut live = Self { child, data, api: *api, agent: *agent, sightings: BTreeMap::new(), named: BTreeMap::new() };
         live.wait_until_ready(directory)?;
         Ok(live)
     }
@@ -81,12 +106,17 @@ impl Live {
         for finding in answer["findings"].as_array().map(Vec::as_slice).unwrap_or_default() {
             let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
             let key = (text("id"), text("confidence"));
+            for request in finding["requests"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                self.named.entry((text("id"), request.to_owned())).or_insert(now);
+            }
             let seen: Option<f64> = finding["last_seen"].as_str().and_then(unix_seconds);
             self.sightings.entry(key).or_insert_with(|| Sighting {
+                id: text("id"),
                 detector: text("detector"),
                 cause: text("cause"),
                 confidence: text("confidence"),
                 seconds: seen.map_or(f64::NAN, |seen| now - seen),
+                at: now,
             });
         }
         Ok(())
@@ -95,6 +125,11 @@ impl Live {
     /// Every finding that was ever stated, with every confidence it had.
     pub(crate) fn sightings(&self) -> impl Iterator<Item = &Sighting> {
         self.sightings.values()
+    }
+
+    /// When each finding was first seen to name each of its requests, in seconds since the epoch.
+    pub(crate) fn named(&self) -> &BTreeMap<(String, String), f64> {
+        &self.named
     }
 
     /// The findings as they stand, as JSON.
@@ -173,7 +208,7 @@ fn now() -> f64 {
         .map_or(0.0, |since| since.as_secs_f64())
 }
 
-fn unix_seconds(text: &str) -> Option<f64> {
+pub(crate) fn unix_seconds(text: &str) -> Option<f64> {
     let time = kvprov_model::clock::WallTime::parse_rfc3339(text)?;
     Some(time.0 as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask lab`: kvprov beside real storage code that is driven into known faults.
+//! `cargo xtask lab`: kvprov beside real storage code and real engines that are driven into known faults.
 //!
 //! The rigs are not part of this tree; `--rigs` names their directory. Each case runs beside a fresh `kvprov up`:
 //! what it found is compared with what the case is made to show, and every write, read and removal that it saw with
@@ -10,13 +10,14 @@ mod http;
 pub(crate) mod kill;
 pub(crate) mod live;
 mod load;
+mod pairs;
 mod table;
 
 use crate::{score, tree};
 use anyhow::{Context, Result, bail};
 use cases::Case;
 use kvprov_tests::live::{Agreement, Deed, seen, truth};
-use live::Live;
+use live::{Live, Ports};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,8 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(8);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the store rigs, with `rig.sh`; set up before.
-    #[arg(long, required_unless_present = "kill")]
+    #[arg(long, required_unless_present_any = ["kill", "pairs"])]
     rigs: Option<PathBuf>,
+    /// Instead: directory of the rig of prefill/decode pairs, with `rig.sh`; set up before.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["rigs", "kill", "seconds"])]
+    pairs: Option<PathBuf>,
+    /// With `--pairs`: the engines log at DEBUG.
+    #[arg(long, requires = "pairs")]
+    debug: bool,
+    /// With `--pairs`: start kvprov so many seconds after the engines.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "pairs")]
+    late: u64,
     /// Instead of the rigs: kill agent and collector so often in turn while engine doubles work, and compare the ledger
     /// with an undisturbed run's.
     #[arg(long, value_name = "TIMES", conflicts_with = "rigs")]
@@ -51,7 +61,7 @@ pub(crate) struct Arguments {
     /// Record each case as well, replay the recording and compare the findings.
     #[arg(long)]
     record: bool,
-    /// Cases; without one all that need no server.
+    /// Cases, or faults of the pairs; without one all that need no server, or all.
     cases: Vec<String>,
 }
 
@@ -66,6 +76,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = arguments.out.clone().unwrap_or_else(|| temporary.path().to_owned());
     if let Some(kills) = arguments.kill {
         return kill::run(&binary, &std::path::absolute(out)?, kills, arguments.seconds.unwrap_or(60));
+    }
+    if let Some(rig) = &arguments.pairs {
+        return pairs::run(&pairs::Pairs {
+            rig,
+            lab: arguments.lab.as_deref(),
+            binary: &binary,
+            out: &std::path::absolute(out)?,
+            record: arguments.record,
+            debug: arguments.debug,
+            late: arguments.late,
+            faults: &arguments.cases,
+        });
     }
     let wanted =
         |case: &&Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name);
@@ -94,7 +116,7 @@ fn one(arguments: &Arguments, binary: &Path, case: &'static Case, directory: &Pa
     }
     std::fs::create_dir_all(directory)?;
     let recording = directory.join("recording");
-    let mut live = Live::start(binary, directory, arguments.record.then_some(recording.as_path()))?;
+    let mut live = Live::start(binary, directory, arguments.record.then_some(recording.as_path()), Ports::Free)?;
     let rig = directory.join("rig");
     let rigs = arguments.rigs.as_deref().context("--rigs names the directory of the rigs")?;
     let mut command = Command::new(rigs.join("rig.sh"));

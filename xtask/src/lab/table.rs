@@ -135,7 +135,7 @@ fn above_risk(findings: &Value) -> impl Iterator<Item = (String, String, String)
 }
 
 /// Compares live findings with those of the recording: number of equal ones, or what differs.
-fn compare(live: &Value, replayed: &Value) -> Result<usize, String> {
+pub(crate) fn compare(live: &Value, replayed: &Value) -> Result<usize, String> {
     let set = |findings: &Value| -> BTreeSet<(String, String, String, String)> {
         findings["findings"]
             .as_array()

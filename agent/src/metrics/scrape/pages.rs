@@ -34,6 +34,10 @@ pub(super) struct PageTarget {
     pub before: Option<Served>,
     pub due: Instant,
     pub is_asked: bool,
+    /// Somebody wants it as soon as may be, although it was just asked.
+    pub is_wanted: bool,
+    /// Before this time it is not asked again, whoever wants it.
+    pub rests_until: Instant,
     pub failures: u32,
     pub tries: u64,
     /// When the last page came, on both clocks.
@@ -89,6 +93,8 @@ impl PageTarget {
             before: None,
             due: now,
             is_asked: false,
+            is_wanted: false,
+            rests_until: now,
             failures: 0,
             tries: 0,
             last: None,

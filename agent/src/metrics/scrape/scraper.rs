@@ -35,6 +35,10 @@ const ANSWERS_WAIT: Duration = Duration::from_secs(1);
 const KEEPS: Duration = Duration::from_secs(120);
 /// A port on which nothing listens is said after this; a large model takes long to load.
 const SILENCE: Duration = Duration::from_secs(900);
+/// Between two pages of an endpoint that are wanted at once, at the least: this long, and this many times what the last one
+/// took.
+const HURRY_REST: Duration = Duration::from_millis(150);
+const HURRY_SHARE: u32 = 10;
 /// Bytes of an answer about models.
 const ANSWER_BYTES: usize = 1 << 20;
 /// Pages behind by more than this, when a worker ends, are a loss.
@@ -203,6 +207,18 @@ impl Scraper {
                 if packs.reads_answer(&who.engine, path.as_str()) {
                     watched.answers.entry(path).or_insert_with(|| AnswerTarget::new(endpoint.port));
                 }
+            }
+        }
+    }
+
+    /// Something changed that parts what a worker counted before from what it counts after: its pages are read as soon as
+    /// their cost allows.
+    pub fn hurry(&mut self, worker: &WorkerId) {
+        let Some(watched) = self.workers.get_mut(worker) else { return };
+        for target in watched.pages.values_mut() {
+            target.is_wanted = target.is_asked;
+            if target.before.is_some() {
+                target.due = target.due.min(target.rests_until);
             }
         }
     }
@@ -422,7 +438,12 @@ impl Scraper {
                 Wait::Failed(target.failures)
             }
         };
-        target.due = Instant::now() + self.pace.after(wait, spent, target.tries);
+        let now = Instant::now();
+        target.due = now + self.pace.after(wait, spent, target.tries);
+        target.rests_until = now + HURRY_REST.max(spent * HURRY_SHARE);
+        if std::mem::take(&mut target.is_wanted) && wait == Wait::Read {
+            target.due = target.due.min(target.rests_until);
+        }
     }
 
     fn answer(

@@ -8,15 +8,22 @@ use super::finish;
 use crate::detect::draft::Draft;
 use crate::view::{Interval, Member, View};
 use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::factor::Comparison;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{ObservationId, WorkerId};
-use kvprov_model::observation::{AdminCall, AdminClass, Body, Observation, Outcome, Role, Tier};
+use kvprov_model::observation::{AdminCall, AdminClass, Body, Observation, Outcome, Role, SourceKind, Tier};
 use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A reset belongs to the update that follows it within this time, or that it follows within the other.
 const RESET_BEFORE_UPDATE: i64 = 60 * SECOND;
 const RESET_AFTER_UPDATE: i64 = 600 * SECOND;
+
+/// An engine that starts says who it is within this time, on a clock that may print whole seconds.
+const START: i64 = 600 * SECOND;
+const START_SLACK: i64 = 2 * SECOND;
+/// Loading an adapter takes no longer than this.
+const LOADING: i64 = 10 * SECOND;
 
 /// Something that made KV of a worker stale.
 struct Change {
@@ -46,6 +53,9 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
                     hits += tokens;
                     proofs.push(proof);
                 }
+            }
+            if proofs.is_empty() {
+                continue;
             }
             let entry = drafts.entry(change.cause.clone()).or_insert_with(|| {
                 let mut draft = Draft::new(
@@ -95,7 +105,10 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
                     Some(AdminClass::WeightsUpdate) => {
                         Some((Cause::Weights, "its weights were updated".to_owned()))
                     }
-                    Some(AdminClass::LoraLoad) => reload(member, call, &mut loaded),
+                    Some(AdminClass::LoraLoad) => {
+                        let at = latest(&observations, observation);
+                        reload(member, call, &mut loaded).filter(|_| !is_same_content(member, call, at))
+                    }
                     _ => None,
                 };
                 if let Some((cause, what)) = change {
@@ -129,26 +142,53 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
     let told: Vec<Option<WallTime>> = changes.iter().map(|change| change.at).collect();
     for (at, factor) in member.changes() {
         let near = told.iter().flatten().any(|call| call.since(at).abs() <= 120 * SECOND);
-        if near && factor != "weights" {
+        let proof = observations.iter().find(|o| {
+            o.envelope.wall == Some(at)
+                && matches!(&o.body, Body::Factor(body) if body.factor.as_deref() == Some(factor.as_str()))
+        });
+        let Some(proof) = proof else { continue };
+        // An adapter that is declared by name may have come from another path, under a key of its own.
+        let by_name = matches!(&proof.body, Body::Factor(body)
+            if factor == "adapter" && !body.adapter.as_deref().is_some_and(|adapter| adapter.contains('/')));
+        let restarted = by_name || restarted(&observations, proof, at);
+        if near && (factor != "weights" || !restarted) {
             continue;
         }
-        let proof = view
-            .worker(&member.id)
-            .iter()
-            .find(|o| matches!(&o.body, Body::Factor(_)) && o.envelope.wall == Some(at))
-            .cloned();
-        if let Some(proof) = proof {
-            changes.push(Change {
-                cause: super::cause_of(&factor),
-                at: Some(at),
-                since: None,
-                proof,
-                restarted: true,
-                what: format!("its {factor} changed"),
-            });
-        }
+        changes.push(Change {
+            cause: super::cause_of(&factor),
+            at: Some(at),
+            since: None,
+            proof: proof.clone(),
+            restarted,
+            what: format!("its {factor} changed"),
+        });
     }
     changes
+}
+
+/// Whether the files of an adapter are known to have had the same content before and after a call that loaded it.
+fn is_same_content(member: &Member, call: &AdminCall, at: Option<WallTime>) -> bool {
+    let (Some(name), Some(at)) = (call.names.first(), at) else { return false };
+    let known = |time: WallTime| member.adapter_at(name, Some(time));
+    // The files are opened before the call is told.
+    match (known(at.plus(-LOADING)), known(at_latest(at))) {
+        (Some(before), Some(after)) => before.is_content_digest() && before.compare(after) == Comparison::Equal,
+        _ => false,
+    }
+}
+
+/// Whether a worker's processes began anew when a factor of it changed. A live worker is one run of one process, whose
+/// files the kernel saw opened; of what is declared, the log tells: an engine that starts says so.
+fn restarted(observations: &[Observation], proof: &Observation, changed: WallTime) -> bool {
+    let logs = || observations.iter().filter(|o| o.envelope.source == SourceKind::Log);
+    if proof.envelope.source == SourceKind::Kernel {
+        return false;
+    }
+    let starts = |o: &&Observation| {
+        let near = |at: WallTime| (-START_SLACK..=START).contains(&at.since(changed));
+        matches!(o.body, Body::Worker(_)) && o.envelope.wall.is_some_and(near)
+    };
+    logs().next().is_none() || logs().any(|o| starts(&o))
 }
 
 /// When something happened at the latest: its own time or, for a line without a clock, that of the next line of its
@@ -391,7 +431,7 @@ fn by_other_adapter(view: &View<'_>, member: &Member) -> Option<(Cause, Draft, S
         }
         let digest = |name: &str| member.adapter_at(name, observation.envelope.wall).cloned();
         if let (Some(a), Some(b)) = (digest(adapter), digest(other_name))
-            && a.compare(&b) == kvprov_model::factor::Comparison::Equal
+            && a.compare(&b) == Comparison::Equal
         {
             continue;
         }

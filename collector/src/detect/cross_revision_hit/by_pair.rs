@@ -8,9 +8,17 @@ use kvprov_model::clock::WallTime;
 use kvprov_model::factor::{Comparison, Factors};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
+use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role, SourceKind};
 use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a request used beside the base model.
+enum Used {
+    Adapter(String),
+    /// No adapter ran while it was answered.
+    Nothing,
+    Unknown,
+}
 
 /// Stands for an adapter whose name is not known: only a worker's single adapter answers to it.
 const ANY_ADAPTER: &str = "?";
@@ -24,8 +32,6 @@ struct Crossing<'v> {
     proofs: Vec<Observation>,
     ids: BTreeSet<String>,
     tokens: Option<i64>,
-    /// Nanoseconds that the decode side took.
-    duration: Option<i64>,
 }
 
 /// The complete set of findings on a decode worker.
@@ -40,9 +46,11 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let crossings = crossings(view, decoder);
     let arrived = arrivals(view, worker);
     for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
-        let adapter = crossing.adapter.clone().or_else(|| running_adapter(view, decoder, crossing));
-        let Some((cause, mut confidence, what)) =
-            mismatch(crossing.prefiller, decoder, crossing.at, adapter.as_deref())
+        let used = match &crossing.adapter {
+            Some(name) => Used::Adapter(name.clone()),
+            None => running_adapter(view, decoder, crossing),
+        };
+        let Some((cause, mut confidence, what)) = mismatch(crossing.prefiller, decoder, crossing.at, &used)
         else {
             continue;
         };
@@ -150,9 +158,7 @@ fn add<'v>(
         proofs: Vec::new(),
         ids: BTreeSet::new(),
         tokens: None,
-        duration: None,
     });
-    crossing.duration = crossing.duration.or(leg.duration_ns);
     crossing.proofs.push(observation.clone());
     crossing.ids.extend(leg.remote_request_id.iter().cloned());
     crossing.tokens = crossing.tokens.or(leg.prompt_tokens);
@@ -161,20 +167,57 @@ fn add<'v>(
     }
 }
 
-/// The only adapter that the decode worker is seen to run while it answers.
-fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>) -> Option<String> {
-    let end = crossing.at?;
-    let begin = end.plus(-crossing.duration?);
+/// The adapter that a request used, from what either side is seen to run while it has the request alone. Of several at
+/// once, any may be the one that uses it.
+fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>) -> Used {
+    let request = RequestStem::of(&crossing.request);
+    let on_decoder = ran_alone(view, &Role::Decode, decoder, &request);
+    match on_decoder {
+        Used::Unknown => ran_alone(view, &Role::Prefill, crossing.prefiller, &request),
+        known => known,
+    }
+}
+
+/// The only adapter that a worker ran during its leg of a request, where no other leg lay in that time.
+fn ran_alone(view: &View<'_>, role: &Role, member: &Member, request: &RequestStem) -> Used {
+    let legs = view.router_legs();
+    let here: Vec<(bool, WallTime, WallTime)> = legs
+        .iter()
+        .filter(|(_, leg)| leg.leg.as_ref() == Some(role))
+        .filter(|(_, leg)| {
+            let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role);
+            at.is_some_and(|at| at.id == member.id)
+        })
+        .filter_map(|(observation, leg)| {
+            let end = observation.envelope.wall?;
+            let is_it = RequestStem::of(leg.request_id.as_deref()?) == *request;
+            Some((is_it, end.plus(-leg.duration_ns?), end))
+        })
+        .collect();
+    let Some((_, begin, end)) = here.iter().find(|(is_it, ..)| *is_it) else { return Used::Unknown };
+    let is_alone = here.iter().all(|(is_it, began, ended)| *is_it || ended <= begin || began >= end);
     let mut seen: BTreeSet<String> = BTreeSet::new();
-    for observation in view.worker(&decoder.id).iter() {
-        let Body::Worker(worker) = &observation.body else { continue };
-        let Some(names) = worker.facts.get(fact::ADAPTERS_RUNNING) else { continue };
-        if observation.envelope.wall.is_some_and(|at| at >= begin && at <= end) {
-            seen.extend(names.split(',').map(|name| name.trim().to_owned()));
+    let (mut ran_later, mut was_read_later) = (false, false);
+    for observation in view.worker(&member.id).iter() {
+        let Some(at) = observation.envelope.wall else { continue };
+        let Body::Worker(worker) = &observation.body else {
+            // A page of metrics shows when each adapter ran last.
+            let is_page = matches!(observation.body, Body::Counters(_));
+            was_read_later |= is_page && observation.envelope.source == SourceKind::Metrics && at >= *end;
+            continue;
+        };
+        let names = worker.facts.get(fact::ADAPTERS_RUNNING).map_or("", String::as_str);
+        let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).peekable();
+        ran_later |= at > *end && names.peek().is_some();
+        if at >= *begin && at <= *end {
+            seen.extend(names.map(str::to_owned));
         }
     }
-    let only = seen.pop_first();
-    only.filter(|_| seen.is_empty())
+    match seen.pop_first() {
+        Some(only) if seen.is_empty() && is_alone => Used::Adapter(only),
+        None if was_read_later && !ran_later => Used::Nothing,
+        _ => Used::Unknown,
+    }
 }
 
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
@@ -182,18 +225,29 @@ fn mismatch(
     prefiller: &Member,
     decoder: &Member,
     at: Option<WallTime>,
-    adapter: Option<&str>,
+    used: &Used,
 ) -> Option<(Cause, Confidence, String)> {
-    let (made, used) = (prefiller.factors_at(at, adapter), decoder.factors_at(at, adapter));
-    if let Some(difference) = difference(&made, &used) {
+    let adapter = match used {
+        Used::Adapter(name) => Some(name.as_str()),
+        Used::Nothing | Used::Unknown => None,
+    };
+    let (made, with) = (prefiller.factors_at(at, adapter), decoder.factors_at(at, adapter));
+    if let Some(difference) = difference(&made, &with) {
         return Some(difference);
     }
     // Both serve one adapter name with other contents, and no source shows whether the request used it.
-    if adapter.is_none() {
+    if matches!(used, Used::Unknown) {
         let (made, used) =
             (prefiller.factors_at(at, Some(ANY_ADAPTER)), decoder.factors_at(at, Some(ANY_ADAPTER)));
         if let Some((cause, _, what)) = difference(&made, &used) {
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
+        }
+        for name in prefiller.adapter_names().intersection(&decoder.adapter_names()) {
+            let (made, used) = (prefiller.factors_at(at, Some(name)), decoder.factors_at(at, Some(name)));
+            if let Some((cause, _, what)) = difference(&made, &used) {
+                let what = format!("{what}, if the request used the adapter {name}");
+                return Some((cause, Confidence::Suspected, what));
+            }
         }
     }
     // KV of another element type that was transferred all the same was read as something it is not.
