@@ -49,7 +49,7 @@ const HELD_BACK: i64 = 1_200_000_000;
 /// Marks of workers that are not there are kept so long after the start.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// A publisher that is not there for so long is said to be missing: engines take their time to start.
-const SAY_AFTER: Duration = Duration::from_secs(20);
+const SAY_AFTER: Duration = Duration::from_secs(60);
 
 /// What the thread is told.
 #[derive(Debug)]

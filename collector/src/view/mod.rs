@@ -157,11 +157,12 @@ impl<'l> View<'l> {
         })
     }
 
-    /// Whether something of a worker was lost, so that absence on it proves nothing. Counters that were not read are no
-    /// such loss: they tell of no single event.
+    /// Whether something of a worker was lost, so that absence on it proves nothing. Counters and KV events that were not
+    /// read are no such loss: counters tell of no single event, and nothing is concluded from the absence of a KV event.
     pub fn has_loss(&self, worker: &WorkerId) -> bool {
         self.worker(worker).iter().any(|observation| {
-            matches!(observation.body, Body::Loss(_)) && observation.envelope.source != SourceKind::Metrics
+            matches!(observation.body, Body::Loss(_))
+                && !matches!(observation.envelope.source, SourceKind::Metrics | SourceKind::Events)
         })
     }
 

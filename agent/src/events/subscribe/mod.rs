@@ -12,13 +12,15 @@ mod replay;
 mod sequence;
 mod state;
 mod subscription;
+mod target;
 pub mod targets;
 
 pub use endpoint::{Endpoint, NoEndpoint};
 pub use place::{Ends, Place, Unreachable};
 pub use sequence::{Mark, Sequence, Step};
 pub use state::Marks;
-pub use subscription::{Patience, Subscription, Target};
+pub use subscription::Subscription;
+pub use target::{Patience, Target};
 
 use crate::source::Losses;
 use kvprov_model::clock::WallTime;
