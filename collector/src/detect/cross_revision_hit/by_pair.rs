@@ -243,7 +243,7 @@ fn mismatch(
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
         for name in prefiller.adapter_names().intersection(&decoder.adapter_names()) {
-            let (made, used) = (prefiller.factors_at(at, Some(name)), decoder.factors_at(at, Some(name)));
+            let (made, used) = (prefiller.factors_at(at, Some(*name)), decoder.factors_at(at, Some(*name)));
             if let Some((cause, _, what)) = difference(&made, &used) {
                 let what = format!("{what}, if the request used the adapter {name}");
                 return Some((cause, Confidence::Suspected, what));

@@ -85,7 +85,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {}", self.mark(), self.fault)?;
         let none = ["silence".to_owned()];
-        let expected = if self.expected.is_empty() { none.as_slice() } else { &self.expected };
+        let expected = if self.expected.is_empty() { none.as_slice() } else { self.expected.as_slice() };
         for demand in expected {
             write!(f, "\n        expected    {demand}")?;
         }
