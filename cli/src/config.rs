@@ -59,6 +59,9 @@ pub(crate) struct AgentSection {
     pub(crate) hash_bytes_per_second: u64,
     /// Log files that no process has open as its output: path or glob.
     pub(crate) log_files: Vec<LogFile>,
+    /// The key of content hashes: a file with the same random bytes on all nodes whose content is compared. Left out: each
+    /// node makes its own.
+    pub(crate) content_key_file: Option<PathBuf>,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -78,7 +81,7 @@ pub(crate) struct LogFile {
 }
 
 /// `[collector]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CollectorSection {
     /// The ledger.
@@ -89,6 +92,17 @@ pub(crate) struct CollectorSection {
     pub(crate) otlp_grpc: SocketAddr,
     /// OTLP/HTTP.
     pub(crate) otlp_http: SocketAddr,
+    /// Where requests are told as traces: `http://host:4317` (OTLP/gRPC) or `http://host:4318/v1/traces` (OTLP/HTTP). Left
+    /// out: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` of the environment, else nowhere.
+    pub(crate) traces_endpoint: Option<String>,
+    /// The share of requests that are told although nothing is amiss; 0 to 1.
+    pub(crate) trace_sample: f64,
+    /// Hand on the spans that engines send here; left out: yes, where there is an endpoint.
+    pub(crate) traces_forward: Option<bool>,
+    /// Bytes of spans that may wait on disk.
+    pub(crate) traces_queue_bytes: u64,
+    /// Signature packs that take the place of built-in files of the same name.
+    pub(crate) packs: Option<PathBuf>,
 }
 
 // === impl Config ===
@@ -116,6 +130,9 @@ impl Config {
         })?;
         if !config.agent.ring_bytes.is_power_of_two() || config.agent.ring_bytes < 4096 {
             bail!("agent.ring_bytes is {}; take a power of two from 4096 on", config.agent.ring_bytes);
+        }
+        if !(0.0..=1.0).contains(&config.collector.trace_sample) {
+            bail!("collector.trace_sample is {}; take a share from 0 to 1", config.collector.trace_sample);
         }
         if !(0.1..=3600.0).contains(&config.agent.scrape_seconds) {
             bail!("agent.scrape_seconds is {}; take 0.1 to 3600", config.agent.scrape_seconds);
@@ -166,6 +183,7 @@ impl Default for AgentSection {
             queue_bytes: 256 << 20,
             hash_bytes_per_second: 200 << 20,
             log_files: Vec::new(),
+            content_key_file: None,
             packs: None,
         }
     }
@@ -178,6 +196,11 @@ impl Default for CollectorSection {
             listen: SocketAddr::from(([127, 0, 0, 1], 9470)),
             otlp_grpc: SocketAddr::from(([127, 0, 0, 1], 4317)),
             otlp_http: SocketAddr::from(([127, 0, 0, 1], 4318)),
+            traces_endpoint: None,
+            trace_sample: 0.01,
+            traces_forward: None,
+            traces_queue_bytes: 64 << 20,
+            packs: None,
         }
     }
 }
@@ -221,6 +244,15 @@ mod tests {
     fn a_key_that_is_not_known_is_an_error() {
         let error = with(&[("KVPROV_AGENT_LISTN", "127.0.0.1:1")]).expect_err("typing mistake");
         assert!(format!("{error:#}").contains("listn"), "{error:#}");
+    }
+
+    #[test]
+    fn a_share_is_a_share() {
+        let config = with(&[("KVPROV_COLLECTOR_TRACE_SAMPLE", "0.5")]).expect("config");
+        assert!((config.collector.trace_sample - 0.5).abs() < f64::EPSILON);
+        for share in ["1.5", "-0.1", "nan"] {
+            assert!(with(&[("KVPROV_COLLECTOR_TRACE_SAMPLE", share)]).is_err(), "{share}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use kvprov_loader::privileges::{CAPABILITIES, Held, Status};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Exit status when something is missing.
+/// Exit status when something is missing, or kernel programs see less than they could.
 const MISSING: u8 = 1;
 
 /// Prints every ability, then every capability with its reason.
@@ -38,7 +38,8 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for need in other {
         writeln!(out, "         {:<22} not on this kernel: {}", need.name(), need.feature)?;
     }
-    let is_whole =
-        found.iter().all(|ability| ability.state != State::Missing) && held.missing().next().is_none();
+    let is_whole = found.iter().all(|ability| ability.state != State::Missing)
+        && abilities::all_kernel_programs(&found).is_ok()
+        && held.missing().next().is_none();
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(MISSING) })
 }

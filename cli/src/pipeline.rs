@@ -5,12 +5,17 @@ use anyhow::Context;
 use kvprov_agent::bundle::{Bundle, Report};
 use kvprov_collector::evaluate::{all_subjects, evaluate};
 use kvprov_collector::ledger::{EmbeddedLedger, Ledger, Limits, MemoryLedger};
-use kvprov_collector::lineage;
+use kvprov_collector::lineage::{
+    self,
+    record::{self, Record},
+};
+use kvprov_collector::run::pages::{self, WorkerEntry};
 use kvprov_collector::view::{Progress, View};
 use kvprov_model::finding::Finding;
-use kvprov_model::lineage::Lineage;
+use kvprov_model::id::RequestStem;
 use kvprov_model::observation::Observation;
 use kvprov_packs::Packs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Observations merged at once.
@@ -34,16 +39,23 @@ pub(crate) struct Input {
     packs: Option<PathBuf>,
 }
 
+impl Input {
+    /// What another command names.
+    pub(crate) fn new(paths: Vec<PathBuf>, data: Option<PathBuf>, packs: Option<PathBuf>) -> Self {
+        Self { paths, data, packs }
+    }
+}
+
 /// What came of it.
 pub(crate) struct Outcome {
     /// Findings, surest first.
     pub(crate) findings: Vec<Finding>,
     /// Lineages of requests.
-    pub(crate) lineages: Vec<Lineage>,
+    pub(crate) lineages: Vec<Record>,
     /// Lines and losses of the input.
     pub(crate) report: Report,
     /// Workers in the ledger.
-    pub(crate) workers: usize,
+    pub(crate) workers: Vec<WorkerEntry>,
     /// Observations that the ledger took.
     pub(crate) observations: u64,
 }
@@ -94,8 +106,11 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
         ))
     });
     let view = View::new(ledger.as_ref(), Progress::Ended)?;
-    let lineages = lineage::all(&view, MAX_LINEAGES);
-    let workers = view.roster().members().count();
+    let lineages = lineage::all(&view, MAX_LINEAGES).into_iter();
+    let mut lineages: Vec<Record> =
+        lineages.map(|one| record::of(&view, &RequestStem(one.request.clone()), one)).collect();
+    record::name_findings(&mut lineages, &findings);
+    let workers = pages::workers(&view, &BTreeMap::new());
     if view.cut() > 0 {
         report
             .loss

@@ -5,10 +5,12 @@
 
 pub mod detect;
 pub mod evaluate;
+pub mod explain;
 pub mod export;
 pub mod intake;
 pub mod ledger;
 pub mod lineage;
+pub mod otlp;
 pub mod receive;
 pub mod run;
 pub mod serve;

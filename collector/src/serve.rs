@@ -3,11 +3,13 @@
 //! Everything that listens is bound before anything starts, so that an address in use is told at once and nothing is half
 //! begun.
 
+use crate::export::traces::{self, Traces, TracesError};
 use crate::intake::{Queue, Room};
 use crate::ledger::{EmbeddedLedger, Ledger, LedgerError, Limits, MemoryLedger};
-use crate::receive::{ReceiveConfig, ReceiveError, Receivers};
+use crate::receive::{Beside, Forward, ReceiveConfig, ReceiveError, Receivers};
 use crate::run::{self, Board, RunError, Running, Subscriber};
 use crate::web;
+use kvprov_packs::Packs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -48,6 +50,10 @@ pub struct Config {
     pub readers: web::Limits,
     /// Told what findings become.
     pub subscribers: Vec<Box<dyn Subscriber>>,
+    /// Where requests are traced; `None`: nowhere.
+    pub traces: Option<traces::Settings>,
+    /// Which spans of engines tell of requests.
+    pub packs: &'static Packs,
 }
 
 impl Default for Config {
@@ -60,6 +66,8 @@ impl Default for Config {
             room: Room::default(),
             readers: web::Limits::default(),
             subscribers: Vec::new(),
+            traces: None,
+            packs: Packs::builtin(),
         }
     }
 }
@@ -76,6 +84,9 @@ pub enum StartError {
     /// Observations cannot be taken.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// Nothing can be traced.
+    #[error(transparent)]
+    Traces(#[from] TracesError),
     /// The data directory cannot be made.
     #[error("could not make the data directory {}: {source}; give another one with --data", .directory.display())]
     Data {
@@ -144,6 +155,12 @@ impl Collector {
                 (Box::new(EmbeddedLedger::open(&directory, config.limits.clone())?), Some(directory))
             }
         };
+        let beside = Beside { packs: config.packs, ..Beside::default() };
+        let traces = match config.traces {
+            Some(settings) => Some(open_traces(settings, config.data.clone(), config.receive.as_ref())?),
+            None => None,
+        };
+        let teller = traces.as_ref().map(|traces| traces.teller(Arc::clone(&beside.clocks)));
         let running = run::start(run::Options {
             ledger,
             horizon_ns: config.limits.horizon_ns,
@@ -151,20 +168,36 @@ impl Collector {
             counters: config.data.as_ref().map(|data| data.join(COUNTERS)),
             room: config.room,
             subscribers: config.subscribers,
+            teller,
         })?;
         let (queue, board) = (running.intake(), running.board());
         let (stop, _) = watch::channel(false);
         let alive = running.alive();
         let receivers = match config.receive {
-            Some(receive) => Some(runtime.block_on(Receivers::start(receive, Arc::new(queue.clone())))?),
+            Some(receive) => {
+                let forward = traces.clone().filter(Traces::forwards);
+                let forward = forward.map(|traces| Arc::new(traces) as Arc<dyn Forward>);
+                let beside = Beside { forward, ..beside };
+                let start = Receivers::start_beside(receive, Arc::new(queue.clone()), beside);
+                Some(runtime.block_on(start)?)
+            }
             None => None,
         };
         let received = receivers.as_ref().map(|receivers| {
             let stats = Arc::new(receivers.watch());
             web::Received { stats, clocks: receivers.clocks() }
         });
+        if let Some(traces) = traces.clone() {
+            let until = stop.subscribe();
+            runtime.spawn(async move {
+                if let Err(error) = traces.send(until).await {
+                    tracing::error!(%error, "nothing is traced");
+                }
+            });
+        }
         let shared = web::Shared {
             received,
+            traces,
             board: Arc::clone(&board),
             queue: queue.clone(),
             alive: Arc::clone(&alive),
@@ -273,6 +306,19 @@ impl Drop for Collector {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Opens the queue of traces, unless they would come back here.
+fn open_traces(
+    settings: traces::Settings,
+    data: Option<PathBuf>,
+    receive: Option<&ReceiveConfig>,
+) -> Result<Traces, TracesError> {
+    let own = receive.map(|receive| receive.grpc.into_iter().chain(receive.http).collect::<Vec<_>>());
+    if settings.endpoint.is_one_of(&own.unwrap_or_default()) {
+        return Err(TracesError::Itself { endpoint: settings.endpoint.to_string() });
+    }
+    Traces::open(settings, data)
 }
 
 /// Listens at an address. `what`: what is to be served there, for the error.

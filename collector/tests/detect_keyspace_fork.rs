@@ -161,6 +161,20 @@ fn events_of_equal_content_under_other_hashes_are_confirmed_on_one_index() {
 }
 
 #[test]
+fn engines_that_publish_to_one_address_share_an_index_and_those_that_listen_for_themselves_do_not() {
+    for (address, confidence) in
+        [("tcp://index:5557", Confidence::Confirmed), ("tcp://*:5557", Confidence::Suspected)]
+    {
+        let mut scene = Scene::new();
+        for (worker, hash) in [("a0", "a1"), ("b0", "b1")] {
+            scene.worker(worker).both().fact(fact::KV_EVENTS, address);
+            scene.at("08:00:10").on(worker).tell(Body::Block(stored_blocks(&[("c1", hash)])));
+        }
+        assert_eq!(scene.only(&FORK).confidence, confidence, "{address}");
+    }
+}
+
+#[test]
 fn events_of_engines_that_may_share_nothing_are_suspected() {
     let mut scene = Scene::new();
     scene.worker("a0").both();

@@ -324,7 +324,11 @@ async fn other_methods_and_services_are_unknown() {
     let (receivers, _) = start(config()).await;
     for (address, request, expected) in [
         (receivers.http_address(), "GET /v1/logs HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "405"),
-        (receivers.http_address(), "POST /v1/traces HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "404"),
+        (
+            receivers.http_address(),
+            "POST /v1/metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "404",
+        ),
     ] {
         let mut stream = TcpStream::connect(address.unwrap()).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();

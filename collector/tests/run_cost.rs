@@ -45,6 +45,7 @@ fn run(told: &[Observation], slice: usize) -> (Duration, Numbers) {
         counters: None,
         room: Room::default(),
         subscribers: Vec::new(),
+        teller: None,
     })
     .unwrap();
     let began = Instant::now();

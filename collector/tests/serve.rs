@@ -161,6 +161,69 @@ fn lists_are_filtered_and_handed_out_in_parts() {
 }
 
 #[test]
+fn lineages_are_found_by_any_id_by_finding_and_by_time() {
+    let collector = start(None);
+    offer(&collector, incident("lab-1", 17));
+    offer(&collector, incident("lab-2", 18));
+    until(&collector, "/api/v1/findings", |found| found["findings"][0]["count"] == 2);
+    until(&collector, "/api/v1/lineages", |list| list["total"] == 2);
+    let finding = json(&collector, "/api/v1/findings")["findings"][0]["id"].as_str().unwrap().to_owned();
+    for (filter, total) in [
+        ("request=lab-1", 1),
+        ("request=cmpl-lab-1-0-0a1b2c3d", 1),
+        ("request=lab-7", 0),
+        (&format!("finding={finding}"), 2),
+        ("finding=0123456789abcdef", 0),
+        ("status=divergent", 0),
+        ("since=2020-01-01T00:00:00Z&until=2120-01-01T00:00:00Z", 2),
+        ("since=2120-01-01T00:00:00Z", 0),
+        ("until=2020-01-01T00:00:00Z", 0),
+        ("worker=d0&limit=1", 2),
+    ] {
+        assert_eq!(json(&collector, &format!("/api/v1/lineages?{filter}"))["total"], total, "{filter}");
+    }
+    let one = &json(&collector, "/api/v1/lineages?request=lab-1")["lineages"][0];
+    assert_eq!((&one["request"], &one["prompt_tokens"]), (&"lab-1".into(), &102.into()));
+    assert_eq!((&one["http_status"], &one["findings"][0]), (&200.into(), &finding.as_str().into()));
+    assert_eq!(one["points"]["artifact"]["outcome"], "recomputed");
+    assert!(one["first_seen"].is_string() && one["ids"].as_array().is_some_and(|ids| !ids.is_empty()));
+    assert_eq!(json(&collector, "/api/v1/findings?request=cmpl-lab-2-0")["total"], 1);
+    assert_eq!(json(&collector, "/api/v1/findings?request=lab-7")["total"], 0);
+    let by_digits = json(&collector, &format!("/api/v1/findings/{}", &finding[..6]));
+    assert_eq!(by_digits["id"], finding.as_str());
+}
+
+#[test]
+fn a_worker_is_told_with_its_factors_epochs_and_end() {
+    let collector = start(None);
+    let mut scene = Scene::new();
+    scene.worker("d0").decode().weights_from("08:00:00", "aa").weights_from("08:30:00", "bb");
+    scene.worker("d0").gone("09:00:00");
+    let mut told = scene.observations().to_vec();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+    let offset = WallTime(now).since(clock("09:10:00"));
+    for observation in &mut told {
+        observation.envelope.wall = observation.envelope.wall.map(|wall| wall.plus(offset));
+        if let Body::Factor(factor) = &mut observation.body {
+            factor.origin = Some("/models/model.safetensors".to_owned());
+        }
+    }
+    offer(&collector, told);
+    until(&collector, "/api/v1/workers", |workers| workers["total"] == 1);
+    let worker = json(&collector, "/api/v1/workers?worker=d0")["workers"][0].clone();
+    assert_eq!(worker["factors"][0]["origin"], "/models/model.safetensors");
+    assert_eq!(
+        (&worker["factors"][0]["algorithm"], &worker["factors"][0]["value"]),
+        (&"sha256".into(), &"bb".into())
+    );
+    let epochs = worker["epochs"].as_array().unwrap();
+    assert_eq!(epochs.len(), 2);
+    assert_eq!((&epochs[0]["until"], &epochs[1]["until"]), (&epochs[1]["since"], &worker["gone"]));
+    assert!(epochs[0]["revision"] != epochs[1]["revision"] && epochs[1]["changed"] == "weights");
+    assert_eq!((&worker["exit_signal"], &worker["silent"]), (&9.into(), &false.into()));
+}
+
+#[test]
 fn a_mistake_is_told_with_what_where_and_what_to_do() {
     let collector = start(None);
     for (path, status) in [

@@ -68,6 +68,14 @@ crate::documented_constants! {
     LOCAL_PREFILL_LIMIT = "local_prefill_limit";
     /// Where KV events are published, or read by a router.
     KV_EVENTS = "kv_events";
+    /// `true` where KV events are published, `false` where that is off.
+    KV_EVENTS_ENABLED = "kv_events_enabled";
+    /// Where KV events that were published before are asked for.
+    KV_EVENTS_REPLAY = "kv_events_replay";
+    /// The topic of published KV events.
+    KV_EVENTS_TOPIC = "kv_events_topic";
+    /// Data parallel size: each rank publishes KV events of its own.
+    DP_SIZE = "dp_size";
     /// `true` when LoRA adapters are served.
     LORA = "lora";
     /// Adapters that are there from the start, as `name=directory`, comma-separated.

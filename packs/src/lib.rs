@@ -1,10 +1,10 @@
 //! Signature packs: what engines print, expose and are started with, as data.
 //!
-//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers six
+//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers eight
 //! questions: which template is this log line ([`Matcher`]), what does this metric mean ([`MetricTable`]), which facts
 //! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]), is this process
 //! one of an engine and how was it started ([`ProcessTable`]), where does it serve what may be read of it and what does an
-//! answer say ([`Packs::endpoints`], [`Packs::read_answer`]).
+//! answer say ([`Packs::endpoints`], [`Packs::read_answer`]), which request does this span tell of ([`SpanTable`]).
 //!
 //! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
 //! went through a placeholder with an allow-listed type.
@@ -29,6 +29,7 @@ mod rebuild;
 mod scan;
 mod schema;
 mod segment;
+pub mod span;
 pub mod template;
 mod validate;
 pub mod version;
@@ -45,5 +46,6 @@ pub use matched::Match;
 pub use matcher::{Matcher, Room, Sight, Speaker};
 pub use metric::{Meaning, MetricTable, MetricType};
 pub use process::{ProcessPlace, ProcessSettings, ProcessSignature, ProcessTable};
+pub use span::{SpanSignature, SpanTable};
 pub use template::Template;
 pub use version::{Version, VersionRange};

@@ -12,6 +12,7 @@ use crate::key::KeyGrammars;
 use crate::matcher::Matcher;
 use crate::metric::MetricTable;
 use crate::process::ProcessTable;
+use crate::span::SpanTable;
 use crate::template::Template;
 use crate::validate::{Build, Example};
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ pub struct Packs {
     pub(crate) processes: ProcessTable,
     pub(crate) endpoints: Vec<EndpointRule>,
     pub(crate) answers: Vec<AnswerRule>,
+    pub(crate) spans: SpanTable,
     pub(crate) examples: Vec<Example>,
     pub(crate) matcher: OnceLock<Matcher>,
 }
@@ -92,6 +94,11 @@ impl Packs {
     /// Meanings of metrics.
     pub fn metrics(&self) -> &MetricTable {
         &self.metrics
+    }
+
+    /// Spans that tell of requests.
+    pub fn spans(&self) -> &SpanTable {
+        &self.spans
     }
 
     /// Grammars of keys and names.

@@ -38,6 +38,8 @@ pub(crate) struct PackFile {
     pub(crate) endpoint: Vec<Spanned<RawEndpoint>>,
     #[serde(default)]
     pub(crate) answer: Vec<Spanned<RawAnswer>>,
+    #[serde(default)]
+    pub(crate) span: Vec<Spanned<RawSpan>>,
 }
 
 /// `[[template]]`.
@@ -333,6 +335,18 @@ pub(crate) struct RawAnswer {
     pub(crate) engine_version: Option<String>,
     pub(crate) engine_id: Option<String>,
     pub(crate) adapter: Option<RawAdapter>,
+    pub(crate) example: Spanned<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// `[[span]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawSpan {
+    pub(crate) id: String,
+    pub(crate) name: Spanned<String>,
+    pub(crate) attributes: BTreeMap<String, Spanned<String>>,
     pub(crate) example: Spanned<String>,
     #[serde(default, rename = "source")]
     _source: String,

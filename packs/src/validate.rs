@@ -8,6 +8,7 @@ mod entries;
 mod examples;
 mod lines;
 mod processes;
+mod spans;
 
 use crate::answer::AnswerRule;
 use crate::body::field_of;
@@ -20,6 +21,7 @@ use crate::load::{Files, Packs};
 use crate::metric::MetricTable;
 use crate::process::{ProcessSignature, ProcessTable};
 use crate::schema::{PackFile, line_of};
+use crate::span::SpanTable;
 use crate::template::{Target, Template};
 use crate::version::{Version, VersionRange};
 use kvprov_model::observation::Body;
@@ -61,6 +63,7 @@ pub(crate) struct Build {
     processes: Vec<ProcessSignature>,
     endpoints: Vec<EndpointRule>,
     answers: Vec<AnswerRule>,
+    spans: SpanTable,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
     ids: BTreeMap<String, String>,
@@ -85,6 +88,7 @@ pub(crate) enum ExampleOf {
     Process(String),
     /// Engine and path.
     Answer(String, String),
+    Span(String),
 }
 
 /// One file that is being read.
@@ -118,6 +122,7 @@ impl Build {
             known_settings,
             endpoints: build.endpoints,
             answers: build.answers,
+            spans: build.spans,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,
             matcher: std::sync::OnceLock::new(),

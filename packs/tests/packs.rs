@@ -323,3 +323,31 @@ fn cut_and_wrapped_examples_are_read_without_a_crash() {
         }
     }
 }
+
+#[test]
+fn a_span_that_tells_of_a_request_is_known_by_its_name() {
+    let spans = Packs::builtin().spans();
+    for (name, id) in [
+        ("llm_request", Some("vllm-llm-request")),
+        ("decode Req 2a590099", Some("sglang-request")),
+        (" Req 2a590099", Some("sglang-request")),
+        ("Load model", None),
+        ("llm_request_more", None),
+    ] {
+        assert_eq!(spans.lookup(name).map(|span| span.id.as_str()), id, "{name}");
+    }
+    let vllm = spans.lookup("llm_request").unwrap();
+    assert_eq!(vllm.meaning("gen_ai.request.id"), Some("request_id"));
+    assert_eq!(vllm.meaning("gen_ai.prompt"), None);
+}
+
+#[test]
+fn mistakes_in_a_span_are_named_with_their_line() {
+    let span = |changes: &str| format!("engine = \"e\"\n[[span]]\nid = \"e-s\"\n{changes}\n");
+    let good = "name = \"req *\"\nattributes = { request_id = \"id\" }\nexample = \"req 1\"";
+    assert_eq!(errors(&span(good)), []);
+    refused(&span(&good.replace("req *", "*")), 4, "3 letters");
+    refused(&span(&good.replace("request_id", "prompt_tokens")), 2, "request_id");
+    refused(&span(&good.replace("\"id\" }", "\"id\", luck = \"x\" }")), 5, "luck");
+    refused(&span(&good.replace("\"req 1\"", "\"other\"")), 6, "no such name");
+}

@@ -184,7 +184,7 @@ impl<'a> Pass<'a> {
             lines.feed(chunk, |place, line| reader.line(place, line, pass.sink));
         });
         let overlong = lines.finish(|place, line| reader.line(place, line, self.sink));
-        let mut counts = reader.counts().clone();
+        let mut counts = reader.counts();
         counts.losses.add("line too long", overlong);
         self.report.records += counts.events;
         self.lose(&context, InputKind::Events, &counts.losses);

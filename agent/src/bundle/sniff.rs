@@ -1,7 +1,7 @@
 //! Recognises what a loose file holds by its first bytes.
 
 use crate::bundle::spec::InputKind;
-use crate::events::wire::looks_like_event;
+use crate::events::json::looks_like_event;
 use crate::kernel::Record;
 use crate::metrics::exposition::{Line, lines};
 

@@ -15,6 +15,7 @@ const MAX_FILES: usize = 1024;
 pub(super) enum Kind {
     Kernel,
     Log,
+    Events,
     Metrics,
 }
 
@@ -34,13 +35,14 @@ impl Kind {
         match self {
             Self::Kernel => "kernel",
             Self::Log => "log",
+            Self::Events => "kv-events",
             Self::Metrics => "metrics",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Kernel => "jsonl",
+            Self::Kernel | Self::Events => "jsonl",
             Self::Log => "log",
             Self::Metrics => "prom",
         }

@@ -1,7 +1,7 @@
 //! Keeps what the agent sees as a bundle, so that `replay` gives the findings again.
 //!
-//! Input: the observations that describe workers, the kernel records, the redacted log lines and
-//! the trimmed pages of counters of their sources.
+//! Input: the observations that describe workers, the KV events with content hashes in place of token ids, the kernel
+//! records, the redacted log lines and the trimmed pages of counters of their sources.
 //! Output: `incident.toml` and one file a source in a directory of its own. The names of workers are the agent's worker
 //! ids, so that findings get the same ids. Invariants: no raw log line and no token id is written; nothing already
 //! written is touched again but `incident.toml`, which is replaced as a whole.
@@ -9,6 +9,7 @@
 mod files;
 mod manifest;
 
+use crate::events::json;
 use crate::kernel::Record;
 use crate::metrics::recorded;
 use files::{Files, Kind};
@@ -64,10 +65,13 @@ impl Recorder {
         })
     }
 
-    /// Takes what describes workers. What logs and records say is not taken: the recording holds them.
-    pub fn observe(&mut self, observation: &Observation) {
+    /// Takes what describes workers, and KV events. What logs and records say is not taken: the recording holds them.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn observe(&mut self, observation: &Observation) -> Result<(), RecordError> {
         let envelope = &observation.envelope;
-        let Some(worker) = &envelope.worker else { return };
+        let Some(worker) = &envelope.worker else { return Ok(()) };
         match &observation.body {
             Body::Worker(body) if envelope.source == SourceKind::Config => {
                 self.manifest.worker(worker, &envelope.node, body);
@@ -76,8 +80,27 @@ impl Recorder {
                 self.manifest.factor(worker, envelope.wall, factor);
             }
             Body::WorkerGone(gone) => self.manifest.gone(worker, envelope.wall, gone),
+            Body::Block(block) if envelope.source == SourceKind::Events => {
+                let line = json::write_event(block, envelope.wall);
+                return self.line(worker, Kind::Events, &envelope.stream, &line);
+            }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Takes note of a batch of KV events that says nothing, so that its number does not seem to be missing.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn empty_batch(
+        &mut self,
+        worker: &WorkerId,
+        stream: &str,
+        seq: u64,
+        wall: Option<WallTime>,
+    ) -> Result<(), RecordError> {
+        self.line(worker, Kind::Events, stream, &json::write_empty_batch(seq, wall))
     }
 
     /// Takes a kernel record of a worker.

@@ -2,6 +2,7 @@
 
 use super::adapt::NodeProcesses;
 use super::earlier;
+use super::events::{EventCommand, EventCommands};
 use super::hub::Hub;
 use super::kernel::KernelCommand;
 use super::left::{Left, Roll};
@@ -52,6 +53,8 @@ pub(crate) enum ProcessNews {
 pub(crate) struct Followers {
     pub(crate) logs: Sender<LogCommand>,
     pub(crate) kernel: Sender<KernelCommand>,
+    /// `None`: KV events are left alone.
+    pub(crate) events: Option<EventCommands>,
     /// Where something is asked over HTTP.
     pub(crate) scrape: Option<Sender<ScrapeCommand>>,
 }
@@ -144,7 +147,8 @@ impl Found {
                     self.save();
                     let _ = self.followers.kernel.send(KernelCommand::Begin);
                     self.unwatch_strangers();
-                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.reads_metrics);
+                    let reads_events = self.followers.events.is_some();
+                    self.hub.sees(self.loader.is_some(), self.follows_logs, self.reads_metrics, reads_events);
                 }
             }
             let news = match self.news.recv_timeout(PATIENCE) {
@@ -266,6 +270,9 @@ impl Found {
     }
 
     fn follow(&mut self, worker: &FoundWorker, reports: &Sender<Report>) {
+        if let Some(events) = &self.followers.events {
+            let _ = events.send(EventCommand::Worker(Box::new(worker.clone())));
+        }
         let mut reads_stream = false;
         for process in &worker.processes {
             let streams =
@@ -379,6 +386,9 @@ impl Found {
         self.ways.retain(|(of, _)| of != worker);
         let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));
         let _ = self.followers.logs.send(LogCommand::Gone(worker.clone()));
+        if let Some(events) = &self.followers.events {
+            let _ = events.send(EventCommand::Gone(worker.clone()));
+        }
         if let Some(scrape) = &self.followers.scrape {
             let _ = scrape.send(ScrapeCommand::Gone(worker.clone()));
         }

@@ -11,7 +11,7 @@ use crate::status::{Part, Readiness};
 use kvprov_model::clock::WallTime;
 use kvprov_model::factor::FactorState;
 use kvprov_model::id::WorkerId;
-use kvprov_model::observation::{Body, Observation};
+use kvprov_model::observation::{BlockAction, Body, Observation};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +38,10 @@ struct Counted {
     workers: BTreeMap<String, u64>,
     lines: LineCounts,
     files: u64,
+    /// KV events by what they say.
+    events: BTreeMap<&'static str, u64>,
+    /// Publishers of KV events: subscribed, waiting.
+    publishers: Option<(u64, u64)>,
     scraped: Counts,
 }
 
@@ -87,11 +91,9 @@ impl Hub {
                 let _ = listener.send(ScrapeCommand::Hurry(worker.clone()));
             }
         }
-        if let Some(recorder) = &mut *lock(&self.recorder) {
-            for observation in observations {
-                recorder.observe(observation);
-            }
-        }
+        self.recording(|recorder| {
+            observations.iter().try_for_each(|observation| recorder.observe(observation))
+        });
         true
     }
 
@@ -101,11 +103,12 @@ impl Hub {
     }
 
     /// Discovery has looked once: says what is seen from now on.
-    pub(crate) fn sees(&self, kernel: bool, logs: bool, metrics: bool) {
+    pub(crate) fn sees(&self, kernel: bool, logs: bool, metrics: bool, events: bool) {
         self.readiness.set("discovery", Part::Ready);
         let part = |on: bool, why: &str| if on { Part::Ready } else { Part::Without(why.to_owned()) };
         self.readiness.set("kernel", part(kernel, "no kernel programs, or switched off; see kvprov doctor"));
         self.readiness.set("logs", part(logs, "switched off"));
+        self.readiness.set("events", part(events, "switched off"));
         self.readiness.set("metrics", part(metrics, "switched off"));
     }
 
@@ -118,6 +121,42 @@ impl Hub {
         for (reason, count) in losses.iter() {
             *counted.lost.entry((stage, reason)).or_default() += count;
         }
+    }
+
+    /// Says how a part of the agent is.
+    pub(crate) fn part(&self, name: &'static str, part: Part) {
+        self.readiness.set(name, part);
+    }
+
+    /// Counts KV events that were taken.
+    pub(crate) fn count_events(&self, observations: &[Observation]) {
+        let mut counted = lock(&self.counted);
+        for observation in observations {
+            let Body::Block(block) = &observation.body else { continue };
+            let action = match &block.action {
+                Some(BlockAction::Stored) => "stored",
+                Some(BlockAction::Removed) => "removed",
+                Some(BlockAction::Cleared) => "cleared",
+                _ => "other",
+            };
+            *counted.events.entry(action).or_default() += 1;
+        }
+    }
+
+    /// How many publishers of KV events are subscribed, and how many are not.
+    pub(crate) fn publishers(&self, subscribed: u64, waiting: u64) {
+        lock(&self.counted).publishers = Some((subscribed, waiting));
+    }
+
+    pub(crate) fn kv_events(&self) -> Vec<(Vec<String>, f64)> {
+        let counted = lock(&self.counted);
+        counted.events.iter().map(|(action, count)| (vec![(*action).to_owned()], *count as f64)).collect()
+    }
+
+    pub(crate) fn kv_publishers(&self) -> Vec<(Vec<String>, f64)> {
+        let Some((subscribed, waiting)) = lock(&self.counted).publishers else { return Vec::new() };
+        let states = [("subscribed", subscribed), ("waiting", waiting)];
+        states.into_iter().map(|(state, count)| (vec![state.to_owned()], count as f64)).collect()
     }
 
     /// How full the ring is.
@@ -204,6 +243,11 @@ impl Hub {
     /// Takes redacted lines of one log for the recording.
     pub(crate) fn log_lines(&self, worker: &WorkerId, stream: &str, lines: &[u8]) {
         self.recording(|recorder| recorder.log(worker, stream, lines));
+    }
+
+    /// Takes note of a batch of KV events that says nothing, for the recording.
+    pub(crate) fn empty_batch(&self, worker: &WorkerId, stream: &str, seq: u64, wall: Option<WallTime>) {
+        self.recording(|recorder| recorder.empty_batch(worker, stream, seq, wall));
     }
 
     /// Makes the recording replayable up to here.

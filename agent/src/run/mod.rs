@@ -1,6 +1,6 @@
 //! The running agent: finds workers, follows what they show, and hands every observation to the queue.
 //!
-//! One thread a source: discovery, kernel, logs, identity. They meet in the [`Hub`], which appends to the queue that
+//! One thread a source: discovery, kernel, logs, KV events, identity. They meet in the [`Hub`], which appends to the queue that
 //! survives, and in bounded channels. None of them waits for the network. What a source has finished up to is told to
 //! the collector as a sign of life, which is the earliest of all of them: what is absent before that is really absent.
 #![allow(
@@ -13,6 +13,7 @@ mod alive;
 mod discovery;
 mod drops;
 mod earlier;
+mod events;
 mod hub;
 mod kernel;
 mod left;
@@ -56,6 +57,9 @@ pub enum RunError {
     /// The recording cannot be made.
     #[error(transparent)]
     Record(#[from] crate::record::RecordError),
+    /// There is no key for content hashes.
+    #[error(transparent)]
+    Key(#[from] crate::events::key::KeyError),
     /// A thread or a directory cannot be made.
     #[error("could not {doing}: {error}")]
     System {
@@ -115,6 +119,16 @@ pub fn run(
             &hub,
             alive.source("kernel"),
         );
+        let (reports, told) = std::sync::mpsc::channel();
+        let (events, event_commands) = match options.sources.events {
+            true => {
+                let progress = alive.source("kv-events");
+                let (events, commands) =
+                    events::Events::new(options, &node, packs, &access, &hub, progress, reports.clone())?;
+                (Some(events), Some(commands))
+            }
+            false => (None, None),
+        };
         let asks = options.sources.metrics || !options.answers.is_empty();
         let scrape = asks
             .then(|| {
@@ -137,6 +151,7 @@ pub fn run(
             discovery::Followers {
                 logs: log_commands.clone(),
                 kernel: kernel_commands,
+                events: event_commands,
                 scrape: scrape_commands,
             },
         );
@@ -144,10 +159,10 @@ pub fn run(
         let end = Arc::new(AtomicBool::new(false));
         // However this function is left, the threads end: the scope waits for them.
         let _guard = EndGuard(&end);
-        let (reports, told) = std::sync::mpsc::channel();
         let name = |name: &str| std::thread::Builder::new().name(format!("kvprov-{name}"));
         let (kernel_end, logs_end, discovery_end) = (Arc::clone(&end), Arc::clone(&end), Arc::clone(&end));
         let told_to = reports.clone();
+        let events_end = Arc::clone(&end);
         let mut handles = vec![
             ("kernel", name("kernel").spawn_scoped(scope, move || kernel.run(&kernel_end))),
             ("logs", name("logs").spawn_scoped(scope, move || logs.run(&logs_end))),
@@ -156,6 +171,9 @@ pub fn run(
                 name("discovery").spawn_scoped(scope, move || discovery.run(&discovery_end, &told_to)),
             ),
         ];
+        if let Some(events) = events {
+            handles.push(("events", name("events").spawn_scoped(scope, move || events.run(&events_end))));
+        }
         if let Some(scrape) = scrape {
             let (scrape_end, told_to) = (Arc::clone(&end), reports.clone());
             handles.push((

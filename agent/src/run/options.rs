@@ -13,6 +13,8 @@ pub struct Sources {
     pub logs: bool,
     /// System calls.
     pub kernel: bool,
+    /// KV events.
+    pub events: bool,
     /// Counters over HTTP.
     pub metrics: bool,
 }
@@ -49,6 +51,8 @@ pub struct Options {
     pub hash_bytes_per_second: u64,
     /// Further logs.
     pub log_files: Vec<LogFile>,
+    /// The key of content hashes, the same on all nodes whose content is compared; `None`: one of this node's own.
+    pub content_key_file: Option<PathBuf>,
     /// Between two pages of counters of one endpoint.
     pub scrape_interval: Duration,
     /// Bytes of a page of counters; a longer one is not used.

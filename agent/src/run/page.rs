@@ -36,6 +36,8 @@ pub(crate) fn serve(
     stats.source(metric::WORKERS, series(Hub::workers_by_engine));
     stats.source(metric::LOG_LINES, series(Hub::line_outcomes));
     stats.source(metric::RING_BYTES, series(Hub::ring_bytes));
+    stats.source(metric::KV_EVENTS, series(Hub::kv_events));
+    stats.source(metric::KV_PUBLISHERS, series(Hub::kv_publishers));
     let files = Arc::clone(hub);
     stats.value(metric::LOG_FILES, move || Some(files.followed_files()));
     scraping(&stats, hub);

@@ -9,7 +9,7 @@ const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// The pauses.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     first: Duration,
     longest: Duration,
     failures: u32,
@@ -17,13 +17,13 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         let first = first.max(Duration::from_millis(1));
         Self { first, longest: longest.max(first), failures: 0, random: RandomState::new() }
     }
 
     /// The next pause; at least what the receiver asked for.
-    pub(super) fn next(&mut self, asked: Option<Duration>) -> Duration {
+    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
         let doubled = self.first.saturating_mul(1 << self.failures.min(20)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         // Between a half and the whole of it.
@@ -33,12 +33,12 @@ impl Backoff {
     }
 
     /// An attempt went well.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// Attempts that failed in a row.
-    pub(super) fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 }

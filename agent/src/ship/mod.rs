@@ -28,6 +28,7 @@ mod tests;
 mod verdict;
 mod wire;
 
+pub(crate) use backoff::Backoff;
 pub use config::{Protocol, QueueConfig, ShipConfig};
 pub use loss::Reason;
 pub use outbox::Outbox;

@@ -79,6 +79,12 @@ metrics! {
     /// Bytes of the ring that wait.
     RING_BYTES: Gauge "kvprov_kernel_ring_bytes" ["state"]
         "Bytes of the ring between kernel and agent: used, size.",
+    /// KV events.
+    KV_EVENTS: Counter "kvprov_kv_events_total" ["action"]
+        "KV events that were taken, by what they say: stored, removed, cleared.",
+    /// Publishers of KV events.
+    KV_PUBLISHERS: Gauge "kvprov_kv_event_publishers" ["state"]
+        "Publishers of KV events of the workers that are watched: subscribed, or waiting.",
     /// Workers that are watched.
     WORKERS: Gauge "kvprov_workers" ["engine"]
         "Workers that are watched, by engine.",

@@ -55,7 +55,12 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         endpoint: (!common.no_ship).then(|| agent.endpoint.clone()),
         protocol: if is_http { Protocol::Http } else { Protocol::Grpc },
         listen: agent.listen,
-        sources: Sources { logs: agent.logs, kernel: agent.kernel, metrics: agent.metrics },
+        sources: Sources {
+            logs: agent.logs,
+            kernel: agent.kernel,
+            metrics: agent.metrics,
+            events: agent.events,
+        },
         scope: agent
             .scope
             .as_deref()
@@ -68,6 +73,7 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .iter()
             .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
             .collect(),
+        content_key_file: agent.content_key_file.clone(),
         scrape_interval: Duration::from_secs_f64(agent.scrape_seconds),
         scrape_bytes: agent.scrape_bytes,
         answers: answers(&agent.endpoints)?,

@@ -28,7 +28,7 @@ pub(crate) struct Common {
     /// Reads no counters over HTTP.
     #[arg(long)]
     no_metrics: bool,
-    /// Subscribes to no KV events. This version reads none live, only in recordings.
+    /// Subscribes to no KV events.
     #[arg(long)]
     no_events: bool,
     /// Looks only at what runs in a control group: `cgroup:PATH`.

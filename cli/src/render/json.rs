@@ -1,8 +1,8 @@
 //! The JSON object of a replay.
 
 use crate::pipeline::Outcome;
+use kvprov_collector::lineage::record::Record;
 use kvprov_model::finding::Finding;
-use kvprov_model::lineage::Lineage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::io::Write;
 #[derive(Serialize)]
 struct Replay<'o> {
     findings: &'o [Finding],
-    lineages: &'o [Lineage],
+    lineages: &'o [Record],
     lines: Lines,
     loss: &'o BTreeMap<String, u64>,
     problems: Vec<String>,

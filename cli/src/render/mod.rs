@@ -4,10 +4,9 @@ mod json;
 mod style;
 mod text;
 
+use crate::explain::Known;
 use crate::pipeline::Outcome;
 use clap::ValueEnum;
-use kvprov_model::finding::Finding;
-use kvprov_model::lineage::Lineage;
 use std::io::{BufWriter, Write};
 
 /// How to print a result.
@@ -30,14 +29,10 @@ pub(crate) fn replay(outcome: &Outcome, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints findings and lineages at length.
-pub(crate) fn explanation(
-    findings: &[&Finding],
-    lineages: &[&Lineage],
-    outcome: &Outcome,
-) -> anyhow::Result<()> {
+/// Prints what is known of a finding or a request at length.
+pub(crate) fn explanation(known: &Known) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    text::explanation(&mut out, findings, lineages, outcome, style::Style::of_stdout())?;
+    text::explanation(&mut out, known, style::Style::of_stdout())?;
     out.flush()?;
     Ok(())
 }

@@ -2,10 +2,14 @@
 //! to do.
 
 use super::style::Style;
+use crate::explain::Known;
 use crate::pipeline::Outcome;
+use kvprov_collector::explain::{self, Words};
+use kvprov_collector::lineage::record::Record;
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Evidence, Finding};
-use kvprov_model::lineage::{Lineage, LineageStatus, Point};
+use kvprov_model::lineage::LineageStatus;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Evidence lines shown with a finding; `kvprov explain` shows all.
@@ -31,22 +35,53 @@ pub(super) fn replay(out: &mut impl Write, outcome: &Outcome, style: Style) -> i
     write_footer(out, outcome, style)
 }
 
-pub(super) fn explanation(
-    out: &mut impl Write,
-    findings: &[&Finding],
-    lineages: &[&Lineage],
-    outcome: &Outcome,
-    style: Style,
-) -> io::Result<()> {
-    for finding in findings {
+pub(super) fn explanation(out: &mut impl Write, known: &Known, style: Style) -> io::Result<()> {
+    for finding in &known.findings {
         write_finding(out, finding, style, None)?;
         writeln!(out)?;
     }
-    for lineage in lineages {
-        write_lineage(out, lineage, style)?;
+    for record in &known.records {
+        let named: Vec<&Finding> = known
+            .findings
+            .iter()
+            .filter(|finding| record.findings.iter().any(|id| id == finding.id.as_str()))
+            .collect();
+        write_request(out, record, &explain::request(record, &named), style)?;
         writeln!(out)?;
     }
-    write_losses(out, outcome, style)
+    if known.more_records > 0 {
+        let more =
+            format!("{} more requests are concerned: kvprov explain REQUEST tells each.", known.more_records);
+        writeln!(out, "{}\n", style.dim(&more))?;
+    }
+    for (index, worker) in known.workers.iter().enumerate() {
+        field(out, style, if index == 0 { "workers" } else { "" }, &explain::worker(worker))?;
+    }
+    write_losses(out, &known.loss, &known.problems, style)
+}
+
+/// A request at length.
+fn write_request(out: &mut impl Write, record: &Record, words: &Words, style: Style) -> io::Result<()> {
+    let name = format!("request {}", printable(&record.lineage.request));
+    writeln!(out, "{}  {}", style.bold(&name), words.headline)?;
+    field(out, style, "what", &words.what)?;
+    for (name, text) in &words.points {
+        field(out, style, name, text)?;
+    }
+    field(out, style, "part", words.parts.as_deref().unwrap_or(""))?;
+    let others: Vec<&str> =
+        record.ids.iter().map(String::as_str).filter(|id| *id != record.lineage.request).collect();
+    field(out, style, "known as", &others.join(", "))?;
+    field(out, style, "findings", &record.findings.join(", "))?;
+    field(out, style, "trace", record.traceparent.as_deref().unwrap_or(""))?;
+    for (index, unknown) in words.unknown.iter().enumerate() {
+        field(out, style, if index == 0 { "unknown" } else { "" }, unknown)?;
+    }
+    field(out, style, "cost", words.cost.as_deref().unwrap_or(""))?;
+    for (index, advice) in words.advice.iter().enumerate() {
+        field(out, style, if index == 0 { "do" } else { "" }, advice)?;
+    }
+    Ok(())
 }
 
 fn write_finding(
@@ -164,42 +199,8 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn write_lineage(out: &mut impl Write, lineage: &Lineage, style: Style) -> io::Result<()> {
-    let status = match lineage.status {
-        LineageStatus::Consistent => "consistent: every point ran one revision",
-        LineageStatus::Divergent => "DIVERGENT: two points ran different revisions",
-        LineageStatus::Unverified => "unverified: a point is unknown",
-    };
-    writeln!(out, "{}  {status}", style.bold(&format!("request {}", printable(&lineage.request))))?;
-    let points = &lineage.points;
-    for (name, point) in [
-        ("request", &points.request),
-        ("prefill", &points.prefill),
-        ("artifact", &points.artifact),
-        ("decode", &points.decode),
-    ] {
-        field(out, style, name, &describe(point))?;
-    }
-    Ok(())
-}
-
-fn describe(point: &Point) -> String {
-    let parts = [
-        point.worker.clone(),
-        point.model.as_ref().map(|model| format!("model {model}")),
-        point.outcome.clone(),
-        point.revision.clone(),
-        point
-            .weights
-            .as_ref()
-            .map(|weights| format!("weights {}", weights.chars().take(19).collect::<String>())),
-        point.unknown.as_ref().map(|unknown| format!("unknown: {unknown}")),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
 fn write_footer(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Result<()> {
-    let status = |wanted| outcome.lineages.iter().filter(|lineage| lineage.status == wanted).count();
+    let status = |wanted| outcome.lineages.iter().filter(|record| record.lineage.status == wanted).count();
     if !outcome.lineages.is_empty() {
         writeln!(
             out,
@@ -215,22 +216,33 @@ fn write_footer(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Re
         "{}",
         style.dim(&format!(
             "Read {} workers, {} observations; of {} lines {} matched, {} ignored, {} unparsed.",
-            outcome.workers, outcome.observations, lines.total, lines.matched, lines.ignored, lines.unparsed
+            outcome.workers.len(),
+            outcome.observations,
+            lines.total,
+            lines.matched,
+            lines.ignored,
+            lines.unparsed
         ))
     )?;
-    write_losses(out, outcome, style)
+    let problems: Vec<String> = outcome.report.problems.iter().map(ToString::to_string).collect();
+    write_losses(out, &outcome.report.loss, &problems, style)
 }
 
-fn write_losses(out: &mut impl Write, outcome: &Outcome, style: Style) -> io::Result<()> {
-    for (reason, count) in &outcome.report.loss {
+fn write_losses(
+    out: &mut impl Write,
+    loss: &BTreeMap<String, u64>,
+    problems: &[String],
+    style: Style,
+) -> io::Result<()> {
+    for (reason, count) in loss {
         writeln!(
             out,
             "{}",
             style.bold(&format!("Lost: {count} × {reason}. What was lost may hold what is missing here."))
         )?;
     }
-    for problem in &outcome.report.problems {
-        writeln!(out, "{} {}", style.bold("Problem:"), printable(&problem.to_string()))?;
+    for problem in problems {
+        writeln!(out, "{} {}", style.bold("Problem:"), printable(problem))?;
     }
     Ok(())
 }

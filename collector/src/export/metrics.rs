@@ -4,6 +4,7 @@
 //! most some dozens), workers (at most [`WORKERS`]); never a request, a key, a process or a path.
 
 use super::process;
+use super::traces::TraceStats;
 use crate::receive::{NodeClock, Outcome, ReceiveStats};
 use crate::run::totals::UNKNOWN;
 use crate::run::{Numbers, Seen};
@@ -35,7 +36,12 @@ pub struct MetricsError(#[from] prometheus::Error);
 pub type Received = (ReceiveStats, BTreeMap<NodeId, NodeClock>);
 
 /// Everything, in the text format. `queued`: observations that wait in front of the ledger.
-pub fn text(seen: &Seen, queued: usize, received: Option<&Received>) -> Result<Vec<u8>, MetricsError> {
+pub fn text(
+    seen: &Seen,
+    queued: usize,
+    received: Option<&Received>,
+    traces: Option<&TraceStats>,
+) -> Result<Vec<u8>, MetricsError> {
     let made = Made { registry: Registry::new() };
     findings(&made, seen)?;
     workers(&made, seen)?;
@@ -44,6 +50,9 @@ pub fn text(seen: &Seen, queued: usize, received: Option<&Received>) -> Result<V
     losses(&made, seen)?;
     if let Some((stats, clocks)) = received {
         receivers(&made, stats, clocks)?;
+    }
+    if let Some(stats) = traces {
+        tracing(&made, stats)?;
     }
     process_cost(&made)?;
     let mut text = Vec::with_capacity(16 << 10);
@@ -290,6 +299,30 @@ fn receivers(
         "Observations whose time was too far ahead of the collector's clock to be used.",
         stats.far_ahead,
     )?;
+    let requests = made.counters(
+        "kvprov_engine_span_requests_total",
+        "Requests of engines with spans, by what became of them.",
+        &["outcome"],
+    )?;
+    for (outcome, count) in Outcome::ALL.iter().zip(stats.spans.requests) {
+        requests.with_label_values(&[outcome.as_str()]).inc_by(count);
+    }
+    let spans = made.counters(
+        "kvprov_engine_spans_total",
+        "Spans of engines: those that tell of a request, those that no pack knows, and those without usable ids or beyond \
+         what is kept.",
+        &["outcome"],
+    )?;
+    let outcomes =
+        [("told", stats.spans.told), ("unknown", stats.spans.unknown), ("dropped", stats.spans.dropped)];
+    for (outcome, count) in outcomes {
+        spans.with_label_values(&[outcome]).inc_by(count);
+    }
+    made.counter(
+        "kvprov_engine_span_content_removed_total",
+        "Attributes and events with prompts or answers that were taken out of spans before they were handed on.",
+        stats.spans.content_removed,
+    )?;
     let ahead = GaugeVec::new(
         Opts::new(
             "kvprov_node_clock_ahead_seconds",
@@ -304,6 +337,58 @@ fn receivers(
         }
     }
     Ok(())
+}
+
+/// Requests told as traces, and what waits for the tracing endpoint.
+fn tracing(made: &Made, stats: &TraceStats) -> Result<(), prometheus::Error> {
+    let told = made.counters(
+        "kvprov_traces_requests_total",
+        "Requests told as a trace for the first time, by why.",
+        &["reason"],
+    )?;
+    for (reason, count) in &stats.told {
+        told.with_label_values(&[*reason]).inc_by(*count);
+    }
+    made.counter(
+        "kvprov_traces_requests_again_total",
+        "Requests told again under the same ids, because something about them became another.",
+        stats.told_again,
+    )?;
+    made.gauge(
+        "kvprov_traces_waiting_requests",
+        "Requests that wait until their nodes have been heard past their end.",
+        stats.waiting,
+    )?;
+    let queued =
+        made.counters("kvprov_traces_spans_queued_total", "Spans put into the queue.", &["origin"])?;
+    let delivered =
+        made.counters("kvprov_traces_spans_delivered_total", "Spans that the endpoint took.", &["origin"])?;
+    for (counters, counts) in [(queued, &stats.queued), (delivered, &stats.delivered)] {
+        for (origin, count) in counts {
+            counters.with_label_values(&[origin.as_str()]).inc_by(*count);
+        }
+    }
+    let lost = made.counters(
+        "kvprov_traces_lost_total",
+        "Spans that went nowhere; requests, where the reason is undated or too_many_waiting.",
+        &["origin", "reason"],
+    )?;
+    for ((origin, reason), count) in &stats.lost {
+        lost.with_label_values(&[origin.as_str(), reason.as_str()]).inc_by(*count);
+    }
+    made.counter("kvprov_traces_exports_total", "Exports that the endpoint took.", stats.exports)?;
+    made.counter("kvprov_traces_retries_total", "Exports that were tried again.", stats.retries)?;
+    made.gauge("kvprov_traces_queue_bytes", "Bytes of spans that wait.", stats.holds.bytes)?;
+    made.gauge(
+        "kvprov_traces_queue_capacity_bytes",
+        "Bytes of spans that may wait.",
+        stats.holds.capacity_bytes,
+    )?;
+    made.gauge("kvprov_traces_queue_spans", "Spans that wait.", stats.holds.spans)?;
+    let oldest = stats.holds.oldest.unwrap_or_default().as_secs();
+    made.gauge("kvprov_traces_queue_oldest_seconds", "How long the oldest of them has waited.", oldest)?;
+    let failing = u64::from(stats.failing.is_some());
+    made.gauge("kvprov_traces_failing", "1 while the endpoint takes nothing.", failing)
 }
 
 /// What was lost on the way here and what agents say that they lost.

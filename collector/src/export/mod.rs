@@ -1,4 +1,5 @@
-//! What the collector gives to others: metrics.
+//! What the collector gives to others: metrics, traces.
 
 pub mod metrics;
 mod process;
+pub mod traces;

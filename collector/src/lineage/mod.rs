@@ -3,6 +3,8 @@
 //! A pure function of the view. A point that no source shows is unknown and makes the lineage unverified, never
 //! consistent.
 
+pub mod record;
+
 use crate::detect::unarrived::{self, Decided, Fate};
 use crate::ledger::{IndexKey, IndexKind};
 use crate::view::{Member, View};

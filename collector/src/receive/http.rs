@@ -1,4 +1,4 @@
-//! OTLP over HTTP: `POST /v1/logs` with protobuf or JSON, plain or gzip.
+//! OTLP over HTTP, plain or gzip: `POST /v1/logs` with protobuf or JSON, `POST /v1/traces` with protobuf.
 
 use super::details;
 use super::json;
@@ -34,7 +34,7 @@ enum Format {
 
 /// The routes.
 pub(super) fn router(taker: Arc<Taker>) -> Router {
-    Router::new().route("/v1/logs", post(logs)).with_state(taker)
+    Router::new().route("/v1/logs", post(logs)).route("/v1/traces", post(traces)).with_state(taker)
 }
 
 async fn logs(State(taker): State<Arc<Taker>>, headers: HeaderMap, body: Body) -> Response {
@@ -62,6 +62,25 @@ async fn logs(State(taker): State<Arc<Taker>>, headers: HeaderMap, body: Body) -
         (Ok(response), Format::Protobuf) => reply(StatusCode::OK, PROTOBUF, response.encode_to_vec()),
         (Ok(response), Format::Json) => reply(StatusCode::OK, JSON, json::write(&response).into_bytes()),
         (Err(error), format) => refuse(&error, format),
+    }
+}
+
+/// Spans of engines. Their JSON form is nobody's: exporters write protobuf.
+async fn traces(State(taker): State<Arc<Taker>>, headers: HeaderMap, body: Body) -> Response {
+    if format(&headers) != Some(Format::Protobuf) {
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("expected {PROTOBUF}\n")).into_response();
+    }
+    let taken = async {
+        let _slot = taker.slot()?;
+        let limit = taker.config.request_bytes;
+        let bytes = timeout(taker.config.read_timeout, read(body, limit))
+            .await
+            .map_err(|_| NotTaken::Malformed("its body did not arrive in time".to_owned()))??;
+        taker.take_spans(plain(&headers, bytes, limit)?).await
+    };
+    match taken.await {
+        Ok(response) => reply(StatusCode::OK, PROTOBUF, response.encode_to_vec()),
+        Err(error) => refuse(&error, Format::Protobuf),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Receiving: OTLP logs over gRPC and HTTP become batches for the ledger.
+//! Receiving: OTLP logs over gRPC and HTTP become batches for the ledger, and so do spans of engines ([`spans`]), which are
+//! also handed on as they came where that is wanted.
 //!
 //! Input: requests of agents, and of anybody who can reach the ports. A request is acknowledged when the ledger has
 //! merged it durably, and not before; a sender that hears nothing sends again, and the ledger merges duplicates away.
@@ -15,16 +16,19 @@ mod http;
 mod json;
 pub mod serve;
 mod shape;
+pub mod spans;
 mod stats;
 mod take;
 
 pub use clocks::{Clocks, MAX_AHEAD_NS, NodeClock};
 pub use config::ReceiveConfig;
-pub use stats::{Outcome, ReceiveStats};
+pub use stats::{Outcome, ReceiveStats, SpanStats};
 pub use take::CLAIMED_WALL;
 
 use crate::intake::Intake;
 use connection::Connection;
+use kvprov_packs::Packs;
+use prost::bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +46,33 @@ const WINDOW: u32 = 256 << 10;
 const PING: Duration = Duration::from_secs(20);
 /// How long requests may take to end when receiving ends.
 const GRACE: Duration = Duration::from_secs(6);
+
+/// Takes spans of engines to hand them on.
+pub trait Forward: Send + Sync + 'static {
+    /// Takes a request as it came, with so many spans. When it returns, they will be handed on, whatever is killed.
+    ///
+    /// # Errors
+    ///
+    /// In words, why there is no room now: the sender comes again.
+    fn forward(&self, request: Bytes, spans: u64) -> Result<(), String>;
+}
+
+/// What receivers share with others.
+#[derive(Clone)]
+pub struct Beside {
+    /// The clocks of the nodes.
+    pub clocks: Arc<Clocks>,
+    /// Who hands spans of engines on; `None`: nobody.
+    pub forward: Option<Arc<dyn Forward>>,
+    /// Which spans tell of requests.
+    pub packs: &'static Packs,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self { clocks: Arc::default(), forward: None, packs: Packs::builtin() }
+    }
+}
 
 /// Running receivers. Dropping them stops them without grace.
 pub struct Receivers {
@@ -74,7 +105,16 @@ pub enum ReceiveError {
 impl Receivers {
     /// Listens on the configured addresses and hands what comes to `intake`. To be called on a tokio runtime.
     pub async fn start(config: ReceiveConfig, intake: Arc<dyn Intake>) -> Result<Self, ReceiveError> {
-        let taker = Arc::new(Taker::new(config, intake));
+        Self::start_beside(config, intake, Beside::default()).await
+    }
+
+    /// As [`Receivers::start`], with what others share.
+    pub async fn start_beside(
+        config: ReceiveConfig,
+        intake: Arc<dyn Intake>,
+        beside: Beside,
+    ) -> Result<Self, ReceiveError> {
+        let taker = Arc::new(Taker::new(config, intake, beside));
         let (stop, stopped) = watch::channel(false);
         let mut receivers =
             Self { taker: Arc::clone(&taker), grpc: None, http: None, stop, tasks: Vec::new() };
@@ -108,7 +148,7 @@ impl Receivers {
 
     /// The clocks of the nodes that were heard of.
     pub fn clocks(&self) -> Arc<Clocks> {
-        Arc::clone(&self.taker.clocks)
+        self.taker.clocks()
     }
 
     /// What was counted so far.
@@ -178,7 +218,8 @@ async fn serve_grpc(listener: TcpListener, taker: Arc<Taker>, mut stopped: watch
         .initial_stream_window_size(WINDOW)
         .http2_keepalive_interval(Some(PING))
         .http2_keepalive_timeout(Some(PING))
-        .add_service(grpc::Logs { taker })
+        .add_service(grpc::Logs(Arc::clone(&taker)))
+        .add_service(grpc::Traces(taker))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async move {
             serve::told(&mut stopped).await;
         });

@@ -6,6 +6,8 @@
 //!
 //! Numbers of fields: `opentelemetry/proto/collector/logs/v1`, `logs/v1`, `common/v1`, `resource/v1`.
 
+use crate::otlp::wire::each_field;
+
 /// Bytes that a log record takes, without its attributes, as a message and as an observation.
 const RECORD: u64 = 1024;
 /// Bytes that an attribute takes beside its text.
@@ -111,43 +113,6 @@ fn inner(message: Message, field: u64) -> Option<Message> {
         (Message::AnyValue, 6) => Message::KeyValueList,
         _ => return None,
     })
-}
-
-/// Visits the fields that have a length; `None` when the bytes are no message.
-fn each_field<'a>(bytes: &'a [u8], visit: &mut dyn FnMut(u64, &'a [u8]) -> Option<()>) -> Option<()> {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let tag = varint(&mut rest)?;
-        match tag & 7 {
-            0 => {
-                varint(&mut rest)?;
-            }
-            1 => rest = rest.get(8..)?,
-            2 => {
-                let length = usize::try_from(varint(&mut rest)?).ok()?;
-                let (body, behind) = rest.split_at_checked(length)?;
-                rest = behind;
-                visit(tag >> 3, body)?;
-            }
-            5 => rest = rest.get(4..)?,
-            // Groups are no part of proto3.
-            _ => return None,
-        }
-    }
-    Some(())
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..70).step_by(7) {
-        let (byte, behind) = rest.split_first()?;
-        *rest = behind;
-        value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

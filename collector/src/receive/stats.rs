@@ -36,6 +36,23 @@ pub struct ReceiveStats {
     pub incomplete: u64,
     /// Observations whose time was too far ahead to be used.
     pub far_ahead: u64,
+    /// Spans of engines.
+    pub spans: SpanStats,
+}
+
+/// Counts of spans of engines since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpanStats {
+    /// Requests by what became of them, in the order of [`Outcome::ALL`].
+    pub requests: [u64; 6],
+    /// Spans that tell of a request.
+    pub told: u64,
+    /// Spans that no pack knows.
+    pub unknown: u64,
+    /// Spans that should tell of a request and do not, or were too many.
+    pub dropped: u64,
+    /// Attributes and events with prompts or answers that were taken out before spans were handed on.
+    pub content_removed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +64,11 @@ pub(super) struct Counters {
     foreign: AtomicU64,
     incomplete: AtomicU64,
     far_ahead: AtomicU64,
+    span_requests: [AtomicU64; 6],
+    spans_told: AtomicU64,
+    spans_unknown: AtomicU64,
+    spans_dropped: AtomicU64,
+    content_removed: AtomicU64,
 }
 
 // === impl Outcome ===
@@ -86,11 +108,21 @@ impl ReceiveStats {
 
 impl Counters {
     pub(super) fn request(&self, outcome: Outcome) {
-        for (known, count) in Outcome::ALL.iter().zip(&self.requests) {
-            if *known == outcome {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        count(&self.requests, outcome);
+    }
+
+    pub(super) fn span_request(&self, outcome: Outcome) {
+        count(&self.span_requests, outcome);
+    }
+
+    pub(super) fn content_removed(&self, attributes: u64) {
+        self.content_removed.fetch_add(attributes, Ordering::Relaxed);
+    }
+
+    pub(super) fn spans(&self, told: u64, unknown: u64, dropped: u64) {
+        self.spans_told.fetch_add(told, Ordering::Relaxed);
+        self.spans_unknown.fetch_add(unknown, Ordering::Relaxed);
+        self.spans_dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
     pub(super) fn observation(&self, unknown_kind: bool, unknown_attributes: u64) {
@@ -118,6 +150,21 @@ impl Counters {
             foreign: read(&self.foreign),
             incomplete: read(&self.incomplete),
             far_ahead: read(&self.far_ahead),
+            spans: SpanStats {
+                requests: self.span_requests.each_ref().map(read),
+                told: read(&self.spans_told),
+                unknown: read(&self.spans_unknown),
+                dropped: read(&self.spans_dropped),
+                content_removed: read(&self.content_removed),
+            },
+        }
+    }
+}
+
+fn count(requests: &[AtomicU64; 6], outcome: Outcome) {
+    for (known, count) in Outcome::ALL.iter().zip(requests) {
+        if *known == outcome {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -7,8 +7,10 @@
 use super::clocks::{Clocks, is_far_ahead};
 use super::config::ReceiveConfig;
 use super::stats::{Counters, Outcome};
-use super::{json, shape};
+use super::{Beside, json, shape, spans};
 use crate::intake::{Batch, Intake, Refusal};
+use crate::otlp::content;
+use crate::otlp::spans::ExportTraceServiceResponse;
 use kvprov_model::clock::ReceiveTime;
 use kvprov_model::observation::otlp::{self, OtlpError};
 use kvprov_model::observation::{Body, Observation};
@@ -46,7 +48,7 @@ pub(super) enum Payload {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotTaken {
     /// It is no request. Never to be sent again.
-    #[error("not an OTLP logs request: {0}")]
+    #[error("not an OTLP request: {0}")]
     Malformed(String),
     /// It is more than is ever taken at once.
     #[error("too large: {0}; send less at once")]
@@ -59,11 +61,22 @@ pub(super) enum NotTaken {
     Unavailable { reason: String, after: Duration },
 }
 
+impl NotTaken {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Malformed(_) => Outcome::Malformed,
+            Self::TooLarge(_) => Outcome::TooLarge,
+            Self::Busy { .. } => Outcome::Busy,
+            Self::Unavailable { .. } => Outcome::Unavailable,
+        }
+    }
+}
+
 /// What all protocols share.
 pub(super) struct Taker {
     pub(super) config: ReceiveConfig,
     intake: Arc<dyn Intake>,
-    pub(super) clocks: Arc<Clocks>,
+    beside: Beside,
     pub(super) counters: Arc<Counters>,
     /// Memory for requests that are being decoded or wait for the ledger.
     memory: Arc<Semaphore>,
@@ -72,13 +85,13 @@ pub(super) struct Taker {
 }
 
 impl Taker {
-    pub(super) fn new(config: ReceiveConfig, intake: Arc<dyn Intake>) -> Self {
+    pub(super) fn new(config: ReceiveConfig, intake: Arc<dyn Intake>, beside: Beside) -> Self {
         let units = (config.memory_bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS as u64 / 2) as usize;
         let slots = config.requests.max(1);
         Self {
             config,
             intake,
-            clocks: Arc::default(),
+            beside,
             counters: Arc::default(),
             memory: Arc::new(Semaphore::new(units)),
             slots: Arc::new(Semaphore::new(slots)),
@@ -93,16 +106,55 @@ impl Taker {
         })
     }
 
+    /// The clocks of the nodes that were heard of.
+    pub(super) fn clocks(&self) -> Arc<Clocks> {
+        Arc::clone(&self.beside.clocks)
+    }
+
+    /// Takes spans of engines; the answer comes when the ledger has what tells of requests, and when all of them wait to
+    /// be handed on where they are.
+    pub(super) async fn take_spans(&self, bytes: Bytes) -> Result<ExportTraceServiceResponse, NotTaken> {
+        let result = self.take_spans_unseen(bytes).await;
+        self.counters.span_request(match &result {
+            Ok(_) => Outcome::Ok,
+            Err(error) => error.outcome(),
+        });
+        result.map(|()| ExportTraceServiceResponse::default())
+    }
+
+    async fn take_spans_unseen(&self, bytes: Bytes) -> Result<(), NotTaken> {
+        // They are walked where they lie; beside the bytes there is only what is kept of them.
+        let _room = self.reserve(bytes.len() as u64)?;
+        let read = spans::read(&bytes, self.beside.packs.spans(), now())
+            .ok_or_else(|| NotTaken::Malformed("no protobuf of spans".to_owned()))?;
+        let total = read.total;
+        let told = read.legs.len() as u64;
+        let lost = [("span_without_id", read.without_id), ("too_many_spans", read.too_many)];
+        if !read.legs.is_empty() {
+            self.hand_in(Batch { observations: read.legs }).await?;
+        }
+        // Not before the ledger has them: what is sent again merges there, and would be handed on twice.
+        if let Some(forward) = &self.beside.forward {
+            let (bytes, removed) = content::without(bytes);
+            self.counters.content_removed(removed);
+            forward.forward(bytes, total).map_err(|reason| NotTaken::Unavailable { reason, after: AGAIN })?;
+        }
+        for (reason, records) in lost {
+            if records > 0 {
+                self.intake.lost(STAGE, reason, records);
+            }
+        }
+        self.counters.spans(told, read.unknown, lost.iter().map(|(_, records)| records).sum());
+        Ok(())
+    }
+
     /// Takes a request; the answer comes when the ledger has it.
     pub(super) async fn take(&self, payload: Payload) -> Result<ExportLogsServiceResponse, NotTaken> {
         let result = self.take_unseen(payload).await;
         self.counters.request(match &result {
             Ok(response) if response.partial_success.is_none() => Outcome::Ok,
             Ok(_) => Outcome::Partial,
-            Err(NotTaken::Malformed(_)) => Outcome::Malformed,
-            Err(NotTaken::TooLarge(_)) => Outcome::TooLarge,
-            Err(NotTaken::Busy { .. }) => Outcome::Busy,
-            Err(NotTaken::Unavailable { .. }) => Outcome::Unavailable,
+            Err(error) => error.outcome(),
         });
         result
     }
@@ -182,7 +234,7 @@ impl Taker {
             envelope.wall = None;
             observation.extra.insert(CLAIMED_WALL.to_owned(), Value::Int(wall.0));
             self.counters.far_ahead();
-            let times = self.clocks.far_ahead(&envelope.node);
+            let times = self.beside.clocks.far_ahead(&envelope.node);
             if times.is_power_of_two() {
                 tracing::warn!(
                     node = %envelope.node,
@@ -192,7 +244,7 @@ impl Taker {
                 );
             }
         } else if matches!(observation.body, Body::Alive(_) | Body::Clock(_)) {
-            self.clocks.saw(&envelope.node, wall, received);
+            self.beside.clocks.saw(&envelope.node, wall, received);
         }
     }
 

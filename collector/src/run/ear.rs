@@ -6,7 +6,7 @@
 use crate::view::Hearing;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::NodeId;
-use kvprov_model::observation::{Body, Observation};
+use kvprov_model::observation::{Body, Observation, SourceKind};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,10 @@ impl Ear {
         let envelope = &observation.envelope;
         if envelope.wall.is_some_and(|wall| wall.since(receive) > AHEAD) {
             return Sort::Ahead;
+        }
+        // Spans come from wherever an engine runs and vouch for no node.
+        if envelope.source == SourceKind::Traces {
+            return Sort::Keep;
         }
         let Some(node) = self.node(&envelope.node, now) else { return Sort::Keep };
         node.heard = now;

@@ -8,11 +8,13 @@ use super::totals::{Totals, UNKNOWN};
 use super::work::Core;
 use super::{Subscriber, pages};
 use crate::evaluate::Transition;
+use crate::export::traces::Teller;
 use crate::intake::{self, Accepted, Inbox, Lost, Offered, Refusal};
 use crate::ledger::LedgerError;
 use crate::view::View;
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Confidence, Finding, FindingState};
+use kvprov_model::id::RequestStem;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +33,8 @@ const PAGE_REST: u32 = 20;
 /// A survey is made this often when somebody asks, and this often when nobody does.
 const SURVEY_ASKED: Duration = Duration::from_secs(2);
 const SURVEY_UNASKED: Duration = Duration::from_secs(30);
+/// And this often while requests wait to be traced.
+const SURVEY_TRACED: Duration = Duration::from_secs(5);
 const SURVEY_REST: u32 = 20;
 /// A survey that somebody asked for is kept fresh for this long.
 const ASKED_FOR: Duration = Duration::from_secs(60);
@@ -72,6 +76,14 @@ pub(super) struct Links {
     pub(super) lost: Arc<Losses>,
 }
 
+/// Who is told what the thread concludes.
+pub(super) struct Tells {
+    /// Told what findings become.
+    pub(super) subscribers: Vec<Box<dyn Subscriber>>,
+    /// Tells requests as traces.
+    pub(super) teller: Option<Teller>,
+}
+
 /// What of the board no longer shows the ledger.
 struct Stale {
     findings: bool,
@@ -87,7 +99,7 @@ pub(super) struct Keeper {
     totals: Totals,
     counters: Option<PathBuf>,
     directory: Option<PathBuf>,
-    subscribers: Vec<Box<dyn Subscriber>>,
+    tells: Tells,
     pools: BTreeMap<String, String>,
     requests: Requests,
     evaluated: Done,
@@ -140,7 +152,7 @@ impl Keeper {
         links: Links,
         directory: Option<PathBuf>,
         counters: Option<PathBuf>,
-        subscribers: Vec<Box<dyn Subscriber>>,
+        tells: Tells,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -149,7 +161,7 @@ impl Keeper {
             totals: counters.as_deref().map(Totals::load).unwrap_or_default(),
             counters,
             directory,
-            subscribers,
+            tells,
             pools: BTreeMap::new(),
             requests: Requests::default(),
             evaluated: Done::default(),
@@ -197,6 +209,9 @@ impl Keeper {
             self.merge(offered);
         }
         self.save();
+        if let Some(teller) = &mut self.tells.teller {
+            teller.save(true);
+        }
     }
 
     /// Waits for something to merge until something else is due, and merges what waits.
@@ -257,7 +272,11 @@ impl Keeper {
             self.page()?;
         }
         let asked = self.links.board.asked_within(ASKED_FOR);
-        let every = if asked { SURVEY_ASKED } else { SURVEY_UNASKED };
+        let every = match &self.tells.teller {
+            _ if asked => SURVEY_ASKED,
+            Some(teller) if teller.has_waiting() => teller.look_every().min(SURVEY_TRACED),
+            _ => SURVEY_UNASKED,
+        };
         if self.stale.survey && self.core.is_ready() && self.surveyed.is_due(now, SURVEY_REST, every) {
             self.survey()?;
         }
@@ -275,7 +294,12 @@ impl Keeper {
         self.totals.take(transitions, &|finding| pool_of(pools, finding));
         for transition in transitions {
             log(&transition.finding);
-            self.subscribers.iter_mut().for_each(|subscriber| subscriber.changed(transition));
+            self.tells.subscribers.iter_mut().for_each(|subscriber| subscriber.changed(transition));
+        }
+        if let Some(teller) = &mut self.tells.teller {
+            let named = transitions.iter().flat_map(|transition| &transition.finding.requests);
+            teller.concern(named.map(|id| RequestStem::of(id)));
+            self.stale.survey = true;
         }
         (self.stale.findings, self.stale.totals) = (true, true);
         // What opens and ends before the file is written would be counted nowhere if this process were killed.
@@ -307,8 +331,14 @@ impl Keeper {
         let began = Instant::now();
         let touched = self.core.take_touched();
         let said = !touched.is_empty();
+        if let Some(teller) = &mut self.tells.teller {
+            teller.concern(touched.iter().cloned());
+        }
         let view = View::running(self.core.ledger(), &self.core.hearing(Instant::now()))?;
         let survey = pages::survey(&view, &mut self.requests, touched);
+        if let Some(teller) = &mut self.tells.teller {
+            teller.look(&view, &self.requests, &self.links.board.seen().findings);
+        }
         view.finish()?;
         let pools = &self.pools;
         let before = self.totals.evictions.clone();
@@ -323,7 +353,7 @@ impl Keeper {
         let totals = Arc::new(self.totals.clone());
         self.links.board.pin(|seen| seen.totals = totals);
         // What was said last is counted by a survey after this one.
-        self.stale.survey = said;
+        self.stale.survey = said || self.tells.teller.as_ref().is_some_and(Teller::has_waiting);
         self.surveyed = Done::now(began);
         Ok(())
     }

@@ -21,6 +21,7 @@ pub use board::{Board, Numbers, Seen};
 pub use work::Core;
 
 use crate::evaluate::Transition;
+use crate::export::traces::Teller;
 use crate::intake::{self, Queue, Room};
 use crate::ledger::{Ledger, LedgerError};
 use keeper::{Keeper, Losses};
@@ -50,6 +51,8 @@ pub struct Options {
     pub room: Room,
     /// Told what findings become.
     pub subscribers: Vec<Box<dyn Subscriber>>,
+    /// Tells requests as traces; `None`: nobody does.
+    pub teller: Option<Teller>,
 }
 
 /// A collector that runs. Ends when it is dropped.
@@ -81,7 +84,8 @@ pub fn start(options: Options) -> Result<Running, RunError> {
     let (queue, inbox) = intake::queue(options.room, move |lost| counted.add(lost));
     let core = Core::new(options.ledger, options.horizon_ns, Instant::now())?;
     let links = keeper::Links { inbox, board: Arc::clone(&board), stop: Arc::clone(&stop), lost };
-    let mut keeper = Keeper::new(core, links, options.directory, options.counters, options.subscribers);
+    let tells = keeper::Tells { subscribers: options.subscribers, teller: options.teller };
+    let mut keeper = Keeper::new(core, links, options.directory, options.counters, tells);
     keeper.begin()?;
     let alive = Arc::new(AtomicBool::new(true));
     let life = Life(Arc::clone(&alive));

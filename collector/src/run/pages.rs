@@ -8,12 +8,12 @@ use super::requests::Requests;
 use super::totals::UNKNOWN;
 use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind};
+use crate::lineage::record::Record;
 use crate::view::{Member, View};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{RequestStem, StoreId, WorkerId};
-use kvprov_model::lineage::Lineage;
 use kvprov_model::observation::{ArtifactAction, Body};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keyspaces of one store that a page lists.
@@ -22,7 +22,7 @@ const KEYSPACES: usize = 200;
 const RANKS: &[&str] = &["tp_rank", "pp_rank", "cp_rank", "rank", "group", "layer", "part"];
 
 /// One worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEntry {
     /// Its id.
     pub id: String,
@@ -42,6 +42,8 @@ pub struct WorkerEntry {
     pub gone: Option<String>,
     /// The signal that ended it.
     pub exit_signal: Option<i64>,
+    /// The status with which it ended.
+    pub exit_status: Option<i64>,
     /// Process ids of its tree.
     pub pids: BTreeSet<String>,
     /// Its Kubernetes pod.
@@ -64,15 +66,19 @@ pub struct WorkerEntry {
     pub first_seen: Option<String>,
     /// Last observation of it.
     pub last_seen: Option<String>,
+    /// The time up to which its node has said that it delivered everything; what is absent after that may still come.
+    pub heard_until: Option<String>,
+    /// Whether its node fell silent, so that what it does now is unknown.
+    pub silent: bool,
 }
 
 /// One factor of a worker.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FactorEntry {
     /// Its name.
     pub factor: String,
     /// The adapter that has it, where it is not the worker's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
     /// How the value was made.
     pub algorithm: String,
@@ -82,13 +88,18 @@ pub struct FactorEntry {
     pub state: String,
     /// From when it holds; `None`: from the beginning.
     pub since: Option<String>,
+    /// The file or call that shows it, where a source says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// One epoch of a worker: a time with one revision.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochEntry {
     /// From when; `None`: from the beginning.
     pub since: Option<String>,
+    /// Up to when; `None`: it lasts, or its end was not seen.
+    pub until: Option<String>,
     /// Its revision, where known.
     pub revision: Option<String>,
     /// The factor that changed at its beginning.
@@ -96,7 +107,7 @@ pub struct EpochEntry {
 }
 
 /// Records lost.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LossEntry {
     /// Where.
     pub stage: String,
@@ -161,7 +172,7 @@ pub struct KeyspaceEntry {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Survey {
     /// Lineages of requests.
-    pub lineages: Vec<Lineage>,
+    pub lineages: Vec<Record>,
     /// Stores.
     pub stores: Vec<StoreEntry>,
     /// Keyspaces.
@@ -175,10 +186,10 @@ pub fn pool_of(member: &Member) -> String {
 
 /// Every worker. `seen`: the first and the last time at which anything was said of it.
 pub fn workers(view: &View<'_>, seen: &BTreeMap<WorkerId, (WallTime, WallTime)>) -> Vec<WorkerEntry> {
-    view.roster().members().map(|member| worker(member, seen.get(&member.id).copied())).collect()
+    view.roster().members().map(|member| worker(view, member, seen.get(&member.id).copied())).collect()
 }
 
-fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
+fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
     let known = |text: Option<&str>| text.unwrap_or(UNKNOWN).to_owned();
     let stamp = |time: Option<WallTime>| time.map(WallTime::to_rfc3339);
     let seen = match (seen, member.told) {
@@ -186,19 +197,27 @@ fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
         (a, b) => a.or(b),
     };
     let now = seen.map(|seen| seen.1);
-    let factors = member.factors().into_iter().map(|(name, adapter, since, factor)| FactorEntry {
-        factor: name.to_owned(),
-        adapter: adapter.map(str::to_owned),
-        algorithm: factor.algorithm.clone(),
-        value: factor.value.clone(),
-        state: factor.state.to_string(),
-        since: stamp(since),
+    let factors = member.factors().into_iter().map(|stated| FactorEntry {
+        factor: stated.name.to_owned(),
+        adapter: stated.adapter.map(str::to_owned),
+        algorithm: stated.factor.algorithm.clone(),
+        value: stated.factor.value.clone(),
+        state: stated.factor.state.to_string(),
+        since: stamp(stated.since),
+        origin: stated.origin.map(str::to_owned),
     });
     let changes = member.changes();
     let before_first = changes.first().map_or(now, |(time, _)| Some(time.plus(-1)));
-    let first = EpochEntry { since: None, revision: member.revision_at(before_first, None), changed: None };
-    let later = changes.iter().map(|(time, factor)| EpochEntry {
+    let until = |next: usize| stamp(changes.get(next).map(|(time, _)| *time).or(member.gone));
+    let first = EpochEntry {
+        since: None,
+        until: until(0),
+        revision: member.revision_at(before_first, None),
+        changed: None,
+    };
+    let later = changes.iter().enumerate().map(|(index, (time, factor))| EpochEntry {
         since: stamp(Some(*time)),
+        until: until(index + 1),
         revision: member.revision_at(Some(*time), None),
         changed: Some(factor.clone()),
     });
@@ -212,6 +231,7 @@ fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
         revision: member.revision_at(now, None),
         gone: stamp(member.gone),
         exit_signal: member.exit_signal,
+        exit_status: member.exit_status,
         pids: member.pids.clone(),
         pod: member.pod.clone(),
         engine_ids: member.engine_ids.clone(),
@@ -231,6 +251,8 @@ fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
             .collect(),
         first_seen: stamp(seen.map(|seen| seen.0)),
         last_seen: stamp(now),
+        heard_until: stamp(view.watermark(&member.node).filter(|mark| mark.0 > i64::MIN)),
+        silent: view.is_silent(&member.node),
     }
 }
 
@@ -238,7 +260,7 @@ fn worker(member: &Member, seen: Option<(WallTime, WallTime)>) -> WorkerEntry {
 /// time, or whose fate is not the usual one.
 pub fn survey(view: &View<'_>, requests: &mut Requests, touched: BTreeSet<RequestStem>) -> Survey {
     requests.take(view, touched);
-    let mut survey = Survey { lineages: requests.lineages(), ..Survey::default() };
+    let mut survey = Survey { lineages: requests.records(), ..Survey::default() };
     for key in view.keys(IndexKind::Store) {
         let IndexKey::Store(store) = key else { continue };
         let history = History::of(view, &store);

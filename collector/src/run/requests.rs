@@ -4,6 +4,7 @@
 //! room; never again after that, whatever comes late.
 
 use crate::lineage;
+use crate::lineage::record::{self, Record};
 use crate::view::View;
 use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::{Lineage, LineageStatus};
@@ -15,7 +16,7 @@ const HELD: usize = 10_000;
 /// A request that is held.
 #[derive(Debug, Clone)]
 struct Held {
-    lineage: Lineage,
+    record: Record,
     /// The survey in which something was said of it last.
     touched: u64,
     counted: bool,
@@ -46,14 +47,20 @@ impl Requests {
         touched.extend(fates.keys().cloned());
         for stem in touched {
             let Some(lineage) = lineage::of_request(view, &stem, fates.get(&stem)) else { continue };
-            self.put(stem, lineage);
+            let record = record::of(view, &stem, lineage);
+            self.put(stem, record);
         }
         self.settle();
     }
 
     /// The lineages, by request.
-    pub fn lineages(&self) -> Vec<Lineage> {
-        self.held.values().map(|held| held.lineage.clone()).collect()
+    pub fn records(&self) -> Vec<Record> {
+        self.held.values().map(|held| held.record.clone()).collect()
+    }
+
+    /// The lineage of one request, where it is held.
+    pub fn record(&self, stem: &RequestStem) -> Option<&Record> {
+        self.held.get(stem).map(|held| &held.record)
     }
 
     /// Requests that ended since this was last asked.
@@ -61,14 +68,14 @@ impl Requests {
         std::mem::take(&mut self.ended)
     }
 
-    fn put(&mut self, stem: RequestStem, lineage: Lineage) {
+    fn put(&mut self, stem: RequestStem, record: Record) {
         let surveys = self.surveys;
         match self.held.get_mut(&stem) {
-            Some(held) if held.lineage == lineage => {}
-            Some(held) => (held.lineage, held.touched) = (lineage, surveys),
+            Some(held) if held.record == record => {}
+            Some(held) => (held.record, held.touched) = (record, surveys),
             None => {
                 let counted = self.before.remove(&stem);
-                self.held.insert(stem, Held { lineage, touched: surveys, counted });
+                self.held.insert(stem, Held { record, touched: surveys, counted });
             }
         }
     }
@@ -77,7 +84,7 @@ impl Requests {
         let surveys = self.surveys;
         for held in self.held.values_mut().filter(|held| !held.counted && held.touched < surveys) {
             held.counted = true;
-            self.ended.push(held.lineage.clone());
+            self.ended.push(held.record.lineage.clone());
         }
         if self.held.len() <= HELD {
             return;
@@ -87,7 +94,7 @@ impl Requests {
         oldest.sort();
         for (_, stem) in oldest.into_iter().take(self.held.len() - HELD) {
             if let Some(held) = self.held.remove(&stem).filter(|held| !held.counted) {
-                self.ended.push(held.lineage);
+                self.ended.push(held.record.lineage);
             }
         }
     }
@@ -107,14 +114,25 @@ mod tests {
     use super::*;
     use kvprov_model::lineage::Points;
 
-    fn lineage(request: &str, status: LineageStatus) -> Lineage {
-        Lineage { request: request.to_owned(), status, points: Points::default() }
+    fn record(request: &str, status: LineageStatus) -> Record {
+        Record {
+            lineage: Lineage { request: request.to_owned(), status, points: Points::default() },
+            ids: BTreeSet::new(),
+            first_seen: None,
+            last_seen: None,
+            http_status: None,
+            prompt_tokens: None,
+            cached_tokens: None,
+            completion_tokens: None,
+            traceparent: None,
+            findings: Vec::new(),
+        }
     }
 
     fn survey(requests: &mut Requests, said: &[(&str, LineageStatus)]) -> Vec<String> {
         requests.surveys += 1;
         for (request, status) in said {
-            requests.put(RequestStem::of(request), lineage(request, *status));
+            requests.put(RequestStem::of(request), record(request, *status));
         }
         requests.settle();
         requests.take_ended().into_iter().map(|ended| ended.request).collect()
@@ -128,7 +146,7 @@ mod tests {
         assert_eq!(survey(&mut requests, &[]), ["a"]);
         assert!(survey(&mut requests, &[("a", LineageStatus::Divergent)]).is_empty());
         assert!(survey(&mut requests, &[]).is_empty());
-        assert_eq!(requests.lineages()[0].status, LineageStatus::Divergent);
+        assert_eq!(requests.records()[0].lineage.status, LineageStatus::Divergent);
     }
 
     #[test]

@@ -27,7 +27,7 @@ const SWEEP: Duration = Duration::from_secs(300);
 const REST_LONG: u32 = 9;
 /// in any case it rests this many times as long.
 const REST: u32 = 3;
-const REST_GLADLY: Duration = Duration::from_millis(1_000);
+const REST_GLADLY: Duration = Duration::from_millis(2_500);
 /// Evaluations of a subject without any observation may take one part in this many of the time.
 const IDLE_REST: u32 = 50;
 /// Subjects are evaluated together, which shares what is read, as long as they are expected to take no longer.

@@ -9,11 +9,12 @@ use super::schedule::{Concern, Schedule};
 use crate::evaluate::{Awaited, Transition, all_subjects, evaluate_running};
 use crate::intake::Accepted;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError, Subject, index_keys};
+use crate::receive::spans;
 use crate::view::{Hearing, Progress, View};
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
 use kvprov_model::id::{NodeId, RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Observation};
+use kvprov_model::observation::{Body, Observation, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -69,7 +70,7 @@ impl Core {
             changed: true,
             touched: BTreeSet::new(),
         };
-        for (node, newest) in core.ledger.watermarks() {
+        for (node, newest) in core.ledger.watermarks().into_iter().filter(|(node, _)| is_machine(node)) {
             core.ear.expect(&node, newest, now);
         }
         // A node that never dated anything is known by its workers only; nobody waits for it for ever either.
@@ -198,7 +199,8 @@ impl Core {
     pub fn hearing(&self, now: Instant) -> Hearing {
         let mut hearing = self.ear.hearing(now);
         if let Some(horizon) = self.horizon_ns {
-            let newest = self.ledger.watermarks().into_values().max();
+            let watermarks = self.ledger.watermarks().into_iter().filter(|(node, _)| is_machine(node));
+            let newest = watermarks.map(|(_, newest)| newest).max();
             hearing.expired_before = newest.map(|newest| newest.plus(-horizon));
         }
         hearing
@@ -343,6 +345,10 @@ impl Core {
 
 impl Reach {
     fn take(&mut self, observation: &Observation) {
+        // A span tells where a request stands in its trace, of which no detector knows.
+        if observation.envelope.source == SourceKind::Traces {
+            return;
+        }
         self.anything = true;
         match &observation.body {
             Body::Worker(_) | Body::WorkerGone(_) | Body::Factor(_) | Body::Loss(_) => self.roster = true,
@@ -357,6 +363,11 @@ impl Reach {
             _ => {}
         }
     }
+}
+
+/// Whether a node is one that an agent speaks for.
+fn is_machine(node: &NodeId) -> bool {
+    node.as_str() != spans::NODE
 }
 
 fn request(key: IndexKey) -> Option<RequestStem> {

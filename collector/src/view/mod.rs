@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 pub use hearing::{Heard, Hearing};
-pub use roster::{Member, Roster};
+pub use roster::{Member, Roster, Stated};
 
 /// No counter of tokens, requests or bytes moves this far in one interval.
 const ABSURD: f64 = 1e16;
@@ -105,6 +105,11 @@ impl<'l> View<'l> {
     /// The event time up to which a node has delivered; `None` when it has delivered nothing.
     pub fn watermark(&self, node: &NodeId) -> Option<WallTime> {
         self.watermarks.get(node).copied()
+    }
+
+    /// Whether a node fell silent.
+    pub fn is_silent(&self, node: &NodeId) -> bool {
+        self.silent.contains(node)
     }
 
     /// Whether these workers have been heard up to a time. What is absent before that is really absent; until then

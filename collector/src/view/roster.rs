@@ -36,6 +36,8 @@ pub struct Member {
     pub gone: Option<WallTime>,
     /// The signal that ended it, where seen.
     pub exit_signal: Option<i64>,
+    /// The status with which it ended, where seen.
+    pub exit_status: Option<i64>,
     /// Settings as its arguments and environment show them.
     pub settings: BTreeMap<String, String>,
     /// Process ids of its tree.
@@ -54,6 +56,23 @@ pub struct Member {
     adapters: BTreeMap<String, Timeline<Factor>>,
     /// Where the files of each adapter are, by the name that requests use, over time.
     directories: BTreeMap<String, Timeline<String>>,
+    /// The file or call that shows a factor, by factor, adapter and the time from which it holds.
+    origins: BTreeMap<(String, Option<String>, Option<WallTime>), String>,
+}
+
+/// A factor as it was last stated.
+#[derive(Debug, Clone, Copy)]
+pub struct Stated<'m> {
+    /// Its name.
+    pub name: &'m str,
+    /// The adapter that has it; `None`: the worker itself.
+    pub adapter: Option<&'m str>,
+    /// From when it holds; `None`: from the beginning.
+    pub since: Option<WallTime>,
+    /// The factor.
+    pub factor: &'m Factor,
+    /// The file or call that shows it, where a source says.
+    pub origin: Option<&'m str>,
 }
 
 /// Every worker.
@@ -88,6 +107,7 @@ impl Roster {
                 watched_by: BTreeSet::new(),
                 gone: None,
                 exit_signal: None,
+                exit_status: None,
                 settings: BTreeMap::new(),
                 pids: BTreeSet::new(),
                 pod: None,
@@ -97,6 +117,7 @@ impl Roster {
                 hints: BTreeMap::new(),
                 adapters: BTreeMap::new(),
                 directories: BTreeMap::new(),
+                origins: BTreeMap::new(),
             });
             member.take(observation);
         }
@@ -238,6 +259,7 @@ impl Member {
             Body::WorkerGone(gone) => {
                 self.gone = self.gone.max(wall);
                 self.exit_signal = gone.exit_signal.or(self.exit_signal);
+                self.exit_status = gone.exit_status.or(self.exit_status);
             }
             Body::Loss(loss) => {
                 let word = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -272,6 +294,10 @@ impl Member {
         };
         let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
         let full = factor.state == FactorState::Full;
+        if let Some(origin) = &body.origin {
+            let adapter = body.adapter.as_deref().map(|adapter| directory_of(adapter).to_owned());
+            self.origins.entry((name.clone(), adapter, wall)).or_insert_with(|| origin.clone());
+        }
         match &body.adapter {
             Some(adapter) => {
                 self.adapters.entry(directory_of(adapter).to_owned()).or_default().set(wall, factor);
@@ -365,19 +391,25 @@ impl Member {
         at
     }
 
-    /// Every factor as it was last stated, with the time from which it holds (`None`: from the beginning) and the adapter
-    /// that has it, where it is not the worker's own.
-    pub fn factors(&self) -> Vec<(&str, Option<&str>, Option<WallTime>, &Factor)> {
+    /// Every factor as it was last stated.
+    pub fn factors(&self) -> Vec<Stated<'_>> {
         let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
         let own = self.factors.iter().chain(hints).filter_map(|(name, timeline)| {
             let (since, factor) = timeline.last()?;
-            Some((name.as_str(), None, since, factor))
+            let origin = self.origin(name, None, since);
+            Some(Stated { name, adapter: None, since, factor, origin })
         });
         let of_adapters = self.adapters.iter().filter_map(|(adapter, timeline)| {
             let (since, factor) = timeline.last()?;
-            Some(("adapter", Some(adapter.as_str()), since, factor))
+            let origin = self.origin("adapter", Some(adapter), since);
+            Some(Stated { name: "adapter", adapter: Some(adapter), since, factor, origin })
         });
         own.chain(of_adapters).collect()
+    }
+
+    fn origin(&self, factor: &str, adapter: Option<&str>, since: Option<WallTime>) -> Option<&str> {
+        let place = (factor.to_owned(), adapter.map(str::to_owned), since);
+        self.origins.get(&place).map(String::as_str)
     }
 
     /// The digest of an adapter, by name, at a time.

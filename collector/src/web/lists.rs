@@ -3,21 +3,27 @@
 use super::error::ApiError;
 use super::query::{Part, Query};
 use super::{Given, State};
+use crate::lineage::record::{self, Record};
 use crate::run::requests::status_word;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use kvprov_model::clock::WallTime;
 use kvprov_model::finding::{Detector, Finding, FindingState};
+use kvprov_model::id::RequestStem;
 use kvprov_model::lineage::Lineage;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 const CONFIDENCES: &[&str] = &["confirmed", "suspected", "risk"];
 const STATES: &[&str] = &["opened", "changed", "superseded", "resolved", "standing", "ended", "any"];
 const STATUSES: &[&str] = &["consistent", "divergent", "unverified"];
+/// Digits of an id that may stand for all of it.
+const FIRST_DIGITS: usize = 4;
 /// How long a reader waits for the first survey.
 const SURVEY: Duration = Duration::from_secs(5);
 
@@ -44,12 +50,16 @@ fn list<T: Serialize>(name: &str, entries: &[T], part: &Part) -> Answer {
 
 /// Findings that stand and, when asked for by `state`, that ended.
 pub(super) async fn findings(state: State, given: Given) -> Answer {
-    let filters = &["detector", "confidence", "state", "worker", "since"];
+    let filters = &["detector", "confidence", "state", "worker", "request", "since"];
     let query = Query::read("/api/v1/findings", given.0, filters)?;
     let detector = query.word("detector", Detector::ALL)?;
     let confidence = query.word("confidence", CONFIDENCES)?;
     let wanted = query.word("state", STATES)?.unwrap_or("standing");
     let (worker, since) = (query.filter("worker"), query.time("since")?);
+    let stem = query.filter("request").map(RequestStem::of);
+    let names = |finding: &Finding, stem: &RequestStem| {
+        finding.requests.iter().any(|id| RequestStem::of(id) == *stem)
+    };
     let seen = state.board.seen();
     let is_state = |finding: &Finding| match wanted {
         "any" | "standing" | "ended" => true,
@@ -63,17 +73,23 @@ pub(super) async fn findings(state: State, given: Given) -> Answer {
             && detector.is_none_or(|word| finding.detector.as_str() == word)
             && confidence.is_none_or(|word| confidence_word(finding) == word)
             && worker.is_none_or(|name| finding.workers.iter().any(|held| held == name))
+            && stem.as_ref().is_none_or(|stem| names(finding, stem))
             && since.is_none_or(|since| finding.last_seen.is_none_or(|last| last >= since))
     });
     let (entries, part) = query.part(entries);
     list("findings", &entries, &part)
 }
 
-/// One finding by its id.
+/// One finding by its id, or by the first digits of it where they are of no other.
 pub(super) async fn finding(state: State, Path(id): Path<String>) -> Answer {
     let seen = state.board.seen();
-    let mut all = seen.findings.iter().chain(seen.totals.ended.iter());
-    match all.find(|finding| finding.id.as_str() == id) {
+    let all = || seen.findings.iter().chain(seen.totals.ended.iter());
+    let begins = |finding: &&Finding| id.len() >= FIRST_DIGITS && finding.id.as_str().starts_with(&id);
+    let only = match (all().filter(begins).nth(0), all().filter(begins).nth(1)) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    };
+    match all().find(|finding| finding.id.as_str() == id).or(only) {
         Some(finding) => Ok(Json(finding).into_response()),
         None => Err(ApiError::new(
             StatusCode::NOT_FOUND,
@@ -100,18 +116,33 @@ pub(super) async fn workers(state: State, given: Given) -> Answer {
     list("workers", &entries, &part)
 }
 
-/// Lineages of requests.
+/// Lineages of requests, with the findings that stand and name them.
 pub(super) async fn lineages(state: State, given: Given) -> Answer {
-    let query = Query::read("/api/v1/lineages", given.0, &["request", "status", "worker"])?;
+    let filters = &["request", "status", "worker", "finding", "since", "until"];
+    let query = Query::read("/api/v1/lineages", given.0, filters)?;
     let status = query.word("status", STATUSES)?;
-    let worker = query.filter("worker");
+    let (worker, stem) = (query.filter("worker"), query.filter("request").map(RequestStem::of));
+    let (since, until) = (query.time("since")?, query.time("until")?);
     let survey = survey(&state, "/api/v1/lineages").await?;
-    let entries = survey.lineages.iter().filter(|lineage| {
-        query.passes("request", &lineage.request)
+    let seen = state.board.seen();
+    let of_finding = query.filter("finding").map(|id| {
+        let all = seen.findings.iter().chain(seen.totals.ended.iter());
+        let named = all.filter(|finding| finding.id.as_str() == id).flat_map(|finding| &finding.requests);
+        named.map(|id| RequestStem::of(id).0).collect::<BTreeSet<_>>()
+    });
+    let time = |text: &Option<String>| text.as_deref().and_then(WallTime::parse_rfc3339);
+    let entries = survey.lineages.iter().filter(|record| {
+        let lineage = &record.lineage;
+        stem.as_ref().is_none_or(|stem| stem.as_str() == lineage.request)
             && status.is_none_or(|word| status_word(lineage.status) == word)
             && worker.is_none_or(|name| concerns(lineage, name))
+            && of_finding.as_ref().is_none_or(|named| named.contains(&lineage.request))
+            && since.is_none_or(|since| time(&record.last_seen).is_none_or(|last| last >= since))
+            && until.is_none_or(|until| time(&record.first_seen).is_none_or(|first| first <= until))
     });
     let (entries, part) = query.part(entries);
+    let mut entries: Vec<Record> = entries.into_iter().cloned().collect();
+    record::name_findings(&mut entries, &seen.findings);
     list("lineages", &entries, &part)
 }
 

@@ -13,6 +13,7 @@ pub use connections::Limits;
 pub use error::ApiError;
 
 use crate::export::metrics;
+use crate::export::traces::Traces;
 use crate::intake::Queue;
 use crate::receive::{Clocks, ReceiveStats};
 use crate::run::Board;
@@ -35,6 +36,8 @@ pub struct Shared {
     pub board: Arc<Board>,
     /// What the receivers tell; `None` where there are none.
     pub received: Option<Received>,
+    /// How requests are traced; `None`: not at all.
+    pub traces: Option<Traces>,
     /// The queue in front of the ledger, to tell how much waits.
     pub queue: Queue,
     /// Whether the ledger's thread runs.
@@ -116,7 +119,8 @@ async fn harmless(mut response: Response) -> Response {
 
 async fn metrics_page(state: State) -> Response {
     let received = state.received.as_ref().map(|received| ((received.stats)(), received.clocks.all()));
-    match metrics::text(&state.board.seen(), state.queue.waiting(), received.as_ref()) {
+    let traces = state.traces.as_ref().map(Traces::stats);
+    match metrics::text(&state.board.seen(), state.queue.waiting(), received.as_ref(), traces.as_ref()) {
         Ok(text) => ([("content-type", metrics::CONTENT_TYPE)], text).into_response(),
         Err(error) => ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -152,7 +156,21 @@ async fn ready(state: State) -> Response {
             let waiting = "what the ledger held before the start is still being evaluated";
             ApiError::later(waiting, "/readyz").into_response()
         }
-        (None, true) => (StatusCode::OK, "ready\n").into_response(),
+        (None, true) => (StatusCode::OK, format!("ready\n{}", tracing_state(&state))).into_response(),
+    }
+}
+
+/// What becomes of traces, in a line. A backend that does not answer makes nobody unready: what is found is served all the
+/// same.
+fn tracing_state(state: &State) -> String {
+    let Some(traces) = &state.traces else { return String::new() };
+    let stats = traces.stats();
+    match stats.failing {
+        Some(reason) => {
+            let reason = reason.replace(char::is_control, " ");
+            format!("traces: {} spans wait, the endpoint does not take them: {reason}\n", stats.holds.spans)
+        }
+        None => format!("traces: {} spans wait\n", stats.holds.spans),
     }
 }
 

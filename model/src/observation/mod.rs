@@ -29,6 +29,8 @@ crate::string_enum! {
         Metrics = "metrics",
         /// A KV event.
         Events = "events",
+        /// A span of an engine's own tracing.
+        Traces = "traces",
         /// Arguments, environment, files, declarations.
         Config = "config",
     }

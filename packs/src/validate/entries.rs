@@ -65,6 +65,9 @@ impl Build {
                 self.answers.push(rule);
             }
         }
+        for entry in file.span {
+            self.span(context, &entry);
+        }
     }
 
     fn json(&mut self, context: &Context<'_>, entry: &Spanned<RawJson>) -> Option<JsonSignature> {

@@ -59,6 +59,13 @@ impl Packs {
                 Ok(_) => "nothing of the example is read; correct the paths or the example".to_owned(),
                 Err(error) => format!("the example is no JSON ({error}); give a whole answer"),
             },
+            ExampleOf::Span(id) => match self.spans.lookup(&example.text) {
+                Some(found) if found.id == *id => return None,
+                Some(found) => {
+                    format!("the example is read as {}; narrow that name or order them", found.id)
+                }
+                None => "the example is no such name; correct the name or the example".to_owned(),
+            },
             ExampleOf::Process(id) => {
                 let arguments = words(&example.text);
                 match self.processes.recognise(&arguments, "", &mut Grants) {

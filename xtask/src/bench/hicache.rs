@@ -4,7 +4,7 @@
 //! agent adds should not be told from it. The clock is shared with whatever else runs; processor time is the store's.
 
 use super::figure::{Figure, Goal, median};
-use super::store::{BURSTS, Cost, PAGES, Place, Store, family, processor};
+use super::store::{BURSTS, Cost, PAGE_BYTES, Place, SMALL_BYTES, Store, family, processor};
 use crate::lab::live::{Live, Ports};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -14,12 +14,26 @@ const ROUNDS: usize = 5;
 /// From ready until the agent has looked at what runs.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Measures in so many turns.
+/// The store's files are in memory, where there is such a place: the writing back of a disk is no part of either side.
+const MEMORY: &str = "/dev/shm";
+
+/// Measures pages of a real size, then small ones, in so many turns.
 pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
-    let directory = tempfile::tempdir()?;
+    let mut figures = pages_of(place, rounds, PAGE_BYTES, "9 MiB pages")?;
+    figures.extend(pages_of(place, rounds, SMALL_BYTES, "64 KiB pages")?);
+    Ok(figures)
+}
+
+fn pages_of(place: &Place, rounds: Option<usize>, page_bytes: usize, what: &str) -> Result<Vec<Figure>> {
+    println!("{what}");
+    let directory = if std::path::Path::new(MEMORY).is_dir() {
+        tempfile::tempdir_in(MEMORY)?
+    } else {
+        tempfile::tempdir()?
+    };
     let files = directory.path().join("store");
     std::fs::create_dir(&files)?;
-    let mut store = Store::start(place, &files)?;
+    let mut store = Store::start(place, &files, page_bytes)?;
     store.measure().context("warming up")?;
     let rounds = rounds.unwrap_or(ROUNDS);
     let mut turns = Vec::new();
@@ -40,7 +54,8 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
         turns.push(turn);
     }
     println!(
-        "{rounds} turns of {BURSTS} bursts of {PAGES} sets and gets, the burst at the fastest tenth; medians of the turns. The band: without the agent, one to the other."
+        "{rounds} turns of {BURSTS} bursts of {} sets and gets, the burst at the fastest tenth; medians of the turns. The band: without the agent, one to the other.",
+        store.pages()
     );
     let mut figures = Vec::new();
     let ways: [(&str, Way); 2] = [
@@ -52,11 +67,11 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
         let band = band.fold(0.0, f64::max).exp();
         let ratio =
             median(turns.iter().map(|([a, b], with)| rate(with) / f64::midpoint(rate(a), rate(b))).collect());
-        let name = format!("hicache: {name}, with the agent to without");
+        let name = format!("hicache, {what}: {name}, with the agent to without");
         figures.push(Figure::new(name, ratio, "x", Goal::Between(1.0 / band, band)));
     }
     for (name, shares) in shares {
-        let name = format!("own cost under the store's load: {name}");
+        let name = format!("own cost, {what}: {name}");
         figures.push(Figure::new(name, median(shares) * 100.0, "% core", Goal::None));
     }
     Ok(figures)
@@ -97,7 +112,7 @@ fn with_agent(
     // The figures are of the last second.
     std::thread::sleep(Duration::from_secs(1));
     let events = kernel_events(&live)? - events;
-    let calls = (2 * PAGES * BURSTS) as f64;
+    let calls = (2 * store.pages() * BURSTS) as f64;
     println!("    the agent took {:.1} records for a call of the store", events / calls);
     if events < calls {
         bail!("the agent did not watch the store: {events} records for {calls} calls");

@@ -1,7 +1,7 @@
 //! Memory of a running kvprov: at rest, and after a load where there are rigs to make one.
 
 use super::figure::{Figure, Goal};
-use super::store::{Place, Store, family};
+use super::store::{Place, SMALL_BYTES, Store, family};
 use crate::lab::live::{Live, Ports};
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) fn run(binary: &Path, place: Option<&Place>) -> Result<Vec<Figure>> {
     if let Some(place) = place {
         let files = directory.path().join("store");
         std::fs::create_dir(&files)?;
-        let mut store = Store::start(place, &files)?;
+        let mut store = Store::start(place, &files, SMALL_BYTES)?;
         std::thread::sleep(Duration::from_secs(2));
         store.measure()?;
         store.measure()?;

@@ -10,6 +10,7 @@ mod kernel;
 mod ledger;
 mod logs;
 mod memory;
+mod pairs;
 mod reader;
 mod store;
 
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// Directory of the store rigs; without it what needs them is left out.
     #[arg(long)]
     rigs: Option<PathBuf>,
+    /// Directory of the rig of prefill/decode pairs; without it what needs it is left out.
+    #[arg(long)]
+    pairs: Option<PathBuf>,
     /// The rigs' own directory of environments and packages (`KVPROV_LAB`).
     #[arg(long)]
     lab: Option<PathBuf>,
@@ -52,9 +56,12 @@ enum Part {
     Hicache,
     /// Memory of `kvprov up`; needs root.
     Memory,
+    /// A real prefill/decode pair with and without kvprov; needs root and the rig.
+    Pairs,
 }
 
-const ALL: [Part; 6] = [Part::Logs, Part::Ledger, Part::Kernel, Part::Reader, Part::Memory, Part::Hicache];
+const ALL: [Part; 7] =
+    [Part::Logs, Part::Ledger, Part::Kernel, Part::Reader, Part::Memory, Part::Hicache, Part::Pairs];
 
 /// Measures and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -75,6 +82,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 }
                 None => bail!("hicache needs --rigs"),
             },
+            Part::Pairs => match &arguments.pairs {
+                Some(rig) => pairs::run(&arguments.pair(rig)?, arguments.rounds)?,
+                None if arguments.parts.is_empty() => {
+                    println!("    left out: it needs --pairs");
+                    continue;
+                }
+                None => bail!("pairs needs --pairs"),
+            },
             Part::Memory => memory::run(&arguments.binary()?, arguments.place()?.as_ref())?,
         };
         figures.extend(measured);
@@ -93,15 +108,19 @@ impl Arguments {
         })?)
     }
 
-    fn place(&self) -> Result<Option<store::Place>> {
-        let Some(rigs) = &self.rigs else { return Ok(None) };
+    fn lab(&self) -> Result<PathBuf> {
         let lab = self.lab.clone().or_else(|| std::env::var_os("KVPROV_LAB").map(PathBuf::from));
         let lab = lab.context("the rigs need --lab, the directory that their set-up made")?;
-        Ok(Some(store::Place {
-            rigs: std::path::absolute(rigs)?,
-            lab: std::path::absolute(lab)?,
-            binary: self.binary()?,
-        }))
+        Ok(std::path::absolute(lab)?)
+    }
+
+    fn pair(&self, rig: &Path) -> Result<pairs::Place> {
+        Ok(pairs::Place { rig: std::path::absolute(rig)?, lab: self.lab()?, binary: self.binary()? })
+    }
+
+    fn place(&self) -> Result<Option<store::Place>> {
+        let Some(rigs) = &self.rigs else { return Ok(None) };
+        Ok(Some(store::Place { rigs: std::path::absolute(rigs)?, lab: self.lab()?, binary: self.binary()? }))
     }
 }
 

@@ -8,8 +8,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Pages that a burst sets and gets.
-pub(super) const PAGES: usize = 50;
+/// Bytes of 64 tokens of the model that the store is configured for: 36 layers, 8 heads of 128, keys and values, 2 bytes.
+pub(super) const PAGE_BYTES: usize = 64 * 36 * 8 * 128 * 2 * 2;
+/// Pages so small that hardly anything but the calls themselves is left.
+pub(super) const SMALL_BYTES: usize = 64 << 10;
+/// Bytes that a burst sets and gets.
+const BURST_BYTES: usize = 80 << 20;
+/// Pages of a burst at most.
+const PAGES_AT_MOST: usize = 50;
 /// Bursts of a measurement; the one at the fastest tenth counts: what else runs on the machine only makes them slower.
 pub(super) const BURSTS: usize = 60;
 
@@ -26,6 +32,7 @@ pub(super) struct Store {
     process: Child,
     tell: ChildStdin,
     answers: BufReader<ChildStdout>,
+    page_bytes: usize,
 }
 
 /// Of a call, in seconds.
@@ -38,8 +45,8 @@ pub(super) struct Cost {
 // === impl Store ===
 
 impl Store {
-    /// Starts it with its files in a directory.
-    pub(super) fn start(place: &Place, directory: &Path) -> Result<Self> {
+    /// Starts it with its files in a directory and pages of a size.
+    pub(super) fn start(place: &Place, directory: &Path, page_bytes: usize) -> Result<Self> {
         let own = tree::root().join("xtask/src/bench/hicache");
         let path = std::env::join_paths([own, place.rigs.join("lib")])?;
         let mut process = Command::new(place.lab.join("stores-venv/bin/python"))
@@ -48,6 +55,7 @@ impl Store {
             .env("PYTHONPATH", path)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("KVPROV_LAB", &place.lab)
+            .env("PAGE_BYTES", page_bytes.to_string())
             .env("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -55,7 +63,7 @@ impl Store {
             .context("starting the python of the rigs; is --lab set up?")?;
         let tell = process.stdin.take().context("no standard input")?;
         let answers = BufReader::new(process.stdout.take().context("no standard output")?);
-        let mut store = Self { process, tell, answers };
+        let mut store = Self { process, tell, answers, page_bytes };
         let mut line = String::new();
         while store.answers.read_line(&mut line)? > 0 {
             if line.trim() == "ready" {
@@ -75,13 +83,18 @@ impl Store {
         })
     }
 
+    /// Pages that a burst sets and gets.
+    pub(super) fn pages(&self) -> usize {
+        (BURST_BYTES / self.page_bytes).clamp(1, PAGES_AT_MOST)
+    }
+
     fn burst(&mut self) -> Result<Cost> {
-        writeln!(self.tell, "{PAGES}")?;
+        writeln!(self.tell, "{}", self.pages())?;
         let mut answer = String::new();
         self.answers.read_line(&mut answer)?;
         let parts: Vec<f64> = answer.split_whitespace().filter_map(|part| part.parse().ok()).collect();
         let [clock, processor] = parts[..] else { bail!("the store answered {answer:?}") };
-        let calls = 2.0 * PAGES as f64;
+        let calls = 2.0 * self.pages() as f64;
         Ok(Cost { clock: clock / calls, processor: processor / calls })
     }
 }

@@ -95,7 +95,9 @@ pub(super) fn differs(a: &Member, b: &Member, name: &str) -> bool {
 /// Whether two workers share a store or an index.
 pub(super) fn shares(view: &View<'_>, a: &Member, b: &Member) -> bool {
     let store = a.fact(fact::STORE).is_some_and(|store| b.fact(fact::STORE) == Some(store));
-    let publish = a.fact(fact::KV_EVENTS).is_some() && b.fact(fact::KV_EVENTS).is_some();
+    let publish = a.fact(fact::KV_EVENTS).zip(b.fact(fact::KV_EVENTS));
     let index = view.roster().members().any(|m| m.fact(fact::ROUTER_INDEX).is_some());
-    store || (publish && (index || a.fact(fact::KV_EVENTS) == b.fact(fact::KV_EVENTS)))
+    // Who listens on every address has it to itself; only who connects to an address shares it.
+    let joint = |(a, b): (&str, &str)| a == b && !a.contains('*');
+    store || publish.is_some_and(|both| index || joint(both))
 }

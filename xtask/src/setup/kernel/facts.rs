@@ -1,6 +1,7 @@
 //! What is there. The order in which compilers and linkers are looked for is that of `loader/build.rs`.
 
 use super::install;
+use super::plan::PACKAGES;
 use crate::{step, tree};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -73,19 +74,21 @@ impl fmt::Display for Facts {
 }
 
 fn packages_are_known(facts: &Facts, again: bool) -> bool {
-    let known = || succeeds(Command::new("apt-cache").args(["show", "rustc-web"]));
-    if known() || again {
-        return known();
+    let knows = |package: &&str| succeeds(Command::new("apt-cache").args(["show", package]));
+    let unknown = || PACKAGES.iter().filter(|package| !knows(package)).copied().collect::<Vec<_>>();
+    let missing = unknown();
+    if missing.is_empty() || again {
+        return missing.is_empty();
     }
     if !facts.root && !facts.sudo {
-        // The lists cannot be refreshed; a Debian has the package.
+        // The lists cannot be refreshed; a Debian has the packages.
         return Path::new("/etc/debian_version").exists() && is_debian();
     }
-    println!("    refreshing the lists of apt: they do not know rustc-web");
+    println!("    refreshing the lists of apt: they do not know {}", missing.join(" "));
     if let Err(error) = install::as_root(facts, "apt-get", &["update", "-qq"]) {
         println!("    {error:#}; going on with the lists that are there");
     }
-    known()
+    unknown().is_empty()
 }
 
 /// Debian itself: those derived from it have other packages.

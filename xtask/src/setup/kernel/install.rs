@@ -25,9 +25,13 @@ pub(super) fn step(step: &Step, facts: &Facts) -> Result<()> {
                 packages.join(" ")
             );
             let arguments = [APT.as_slice(), packages.as_slice()].concat();
-            as_root(facts, "apt-get", &arguments).with_context(|| {
-                format!("installing {}; try `apt-get update` and the same by hand", packages.join(" "))
-            })
+            if let Err(error) = as_root(facts, "apt-get", &arguments) {
+                println!("    {error:#}; once more with new lists: old ones name packages that are gone");
+                as_root(facts, "apt-get", &["update", "-qq"])?;
+                as_root(facts, "apt-get", &arguments)
+                    .with_context(|| format!("installing {}", packages.join(" ")))?;
+            }
+            Ok(())
         }
         Step::Nightly => {
             println!(

@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 const COMPILER: [&str; 2] = ["rustc-web", "rust-web-src"];
 /// The package with the library that bpf-linker links.
 const LLVM: &str = "libllvm22";
+/// All of them.
+pub(super) const PACKAGES: [&str; 3] = [COMPILER[0], COMPILER[1], LLVM];
 /// Newest output of a compiler that this library reads.
 const LLVM_MAJOR: u32 = 22;
 

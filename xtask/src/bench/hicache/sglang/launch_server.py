@@ -16,7 +16,7 @@ for flag in ("--model-path", "--served-model-name", "--tp-size", "--page-size", 
     parser.add_argument(flag, default="")
 parser.add_argument("--enable-hierarchical-cache", action="store_true")
 model = parser.parse_args().model_path
-PAGE_BYTES = 64 << 10
+PAGE_BYTES = int(os.environ["PAGE_BYTES"])
 
 torch = shim.sglang()
 import sglang.srt.mem_cache.hicache_storage as hs  # noqa: E402

@@ -1,54 +1,19 @@
-//! The forms in which KV events come: one decoded event a line (bundles), or one batch a line as it crossed the wire.
+//! KV events as lines of JSON: one decoded event a line (bundles), or one batch a line as it crossed the wire.
 //!
 //! Event types are maps with `type` (vLLM from 0.24, SGLang) or arrays that begin with the type (vLLM up to 0.23);
-//! unknown fields are ignored. Invariant: token ids live in [`Event::tokens`] only, which wipes itself when dropped.
+//! unknown fields are ignored. The same forms come as MessagePack: [`super::msgpack`].
 
+use super::event::{Event, Head, MAX_HASH, MAX_TEXT, Tokens};
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::observation::{Block, BlockAction};
 use serde_json::Value;
-
-/// Token ids on their way into a hash.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tokens {
-    ids: Vec<u32>,
-    /// Some token was no single id (pairs under speculation), so that the content cannot be compared.
-    pub incomparable: bool,
-}
-
-/// One event.
-#[derive(Debug, Default, PartialEq)]
-pub struct Event {
-    /// Unix seconds of its batch.
-    pub ts: Option<f64>,
-    /// Sequence number of its batch.
-    pub seq: Option<u64>,
-    /// Publisher: topic and data parallel rank.
-    pub publisher: String,
-    /// `BlockStored`, `BlockRemoved`, `AllBlocksCleared`.
-    pub kind: String,
-    /// Hashes of the blocks as text.
-    pub hashes: Vec<String>,
-    /// Hash of the block before the first.
-    pub parent: Option<String>,
-    /// Token ids, where the event has them.
-    pub tokens: Option<Tokens>,
-    /// Content hashes at the ends of the blocks, where the recorder made them.
-    pub content: Vec<String>,
-    /// The key of these.
-    pub content_key: Option<String>,
-    /// Number of tokens, where the event states it.
-    pub num_tokens: Option<u64>,
-    /// Tokens of one block.
-    pub block_size: Option<u64>,
-    /// Where the blocks are.
-    pub medium: Option<String>,
-    /// Adapter by name, or by number where it has no name.
-    pub adapter: Option<String>,
-    /// Salts, images or adapters go into the hashes.
-    pub extra_keys: bool,
-}
 
 /// Reads the events of one line. The error is a reason to count. Events of a batch that are not readable are counted
 /// by `bad`.
-pub fn read_line(line: &[u8], mut bad: impl FnMut(&'static str)) -> Result<Vec<Event>, &'static str> {
+///
+/// # Errors
+/// With a reason when the line is no event and no batch.
+pub fn read_line(line: &[u8], mut bad: impl FnMut(&'static str)) -> Result<(Head, Vec<Event>), &'static str> {
     let value: Value = serde_json::from_slice(line).map_err(|_| "no JSON")?;
     let Value::Object(mut fields) = value else { return Err("no KV event") };
     let topic = take_text(&mut fields, "topic").unwrap_or_default();
@@ -56,7 +21,7 @@ pub fn read_line(line: &[u8], mut bad: impl FnMut(&'static str)) -> Result<Vec<E
     let Some(payload) = fields.remove("payload") else {
         let publisher = publisher(&topic, fields.get("data_parallel_rank").or(fields.get("dp_rank")));
         let ts = fields.get("ts").and_then(Value::as_f64);
-        return Ok(vec![Event { ts, seq, publisher, ..read_map(fields)? }]);
+        return Ok((Head { ts, seq, publisher }, vec![read_map(fields)?]));
     };
     let Value::Array(batch) = payload else { return Err("no KV event") };
     let mut parts = batch.into_iter();
@@ -71,11 +36,51 @@ pub fn read_line(line: &[u8], mut bad: impl FnMut(&'static str)) -> Result<Vec<E
             _ => Err("no KV event"),
         };
         match read {
-            Ok(event) => found.push(Event { ts, seq, publisher: publisher.clone(), ..event }),
+            Ok(event) => found.push(event),
             Err(reason) => bad(reason),
         }
     }
-    Ok(found)
+    Ok((Head { ts, seq, publisher }, found))
+}
+
+/// An event as a line of a recording: content hashes in place of token ids.
+pub fn write_event(block: &Block, wall: Option<WallTime>) -> Vec<u8> {
+    let kind = match &block.action {
+        Some(BlockAction::Removed) => "BlockRemoved",
+        Some(BlockAction::Cleared) => "AllBlocksCleared",
+        _ => "BlockStored",
+    };
+    let mut fields = Fields::new();
+    let mut add = |name: &str, value: Value| {
+        if !value.is_null() {
+            fields.insert(name.to_owned(), value);
+        }
+    };
+    add("ts", seconds(wall));
+    add("seq", block.sequence.into());
+    add("type", kind.into());
+    add("block_hashes", block.hashes.clone().into());
+    add("parent_block_hash", block.parent.clone().into());
+    add("block_size", block.block_size.into());
+    add("num_tokens", block.tokens.into());
+    add("medium", block.medium.clone().into());
+    add("lora_name", block.adapter.clone().into());
+    add("extra_keys", block.extra_keys.into());
+    if !block.content.is_empty() {
+        add("content", block.content.clone().into());
+        add("content_key", block.content_key.clone().into());
+    }
+    Value::Object(fields).to_string().into_bytes()
+}
+
+/// A batch that says nothing as a line of a recording.
+pub fn write_empty_batch(seq: u64, wall: Option<WallTime>) -> Vec<u8> {
+    serde_json::json!({"seq": seq, "payload": [seconds(wall), []]}).to_string().into_bytes()
+}
+
+/// Unix seconds. A time that was read from a 64-bit float becomes the same float.
+fn seconds(wall: Option<WallTime>) -> Value {
+    wall.map(|wall| wall.0 as f64 / SECOND as f64).into()
 }
 
 /// Whether a line has the shape of a KV event.
@@ -91,10 +96,7 @@ pub fn looks_like_event(line: &[u8]) -> bool {
 }
 
 fn publisher(topic: &str, rank: Option<&Value>) -> String {
-    match rank.and_then(Value::as_u64) {
-        Some(rank) => format!("{topic}#{rank}"),
-        None => topic.to_owned(),
-    }
+    Head::publisher(topic, rank.and_then(Value::as_u64))
 }
 
 type Fields = serde_json::Map<String, Value>;
@@ -113,13 +115,14 @@ fn read_map(mut fields: Fields) -> Result<Event, &'static str> {
     Ok(Event {
         hashes: hashes(fields.remove("block_hashes")),
         parent: fields.remove("parent_block_hash").and_then(hash_text),
-        tokens: fields.remove("token_ids").and_then(Tokens::read),
+        tokens: fields.remove("token_ids").and_then(tokens),
         content: texts(fields.remove("content")),
         content_key: take_text(&mut fields, "content_key"),
         num_tokens: fields.get("num_tokens").and_then(Value::as_u64),
         block_size: fields.get("block_size").and_then(Value::as_u64),
         medium: take_text(&mut fields, "medium"),
-        extra_keys: adapter.is_some() || fields.get("extra_keys").is_some_and(is_something),
+        extra_keys: adapter.is_some()
+            || ["extra_keys", "cache_salt"].iter().any(|name| fields.get(*name).is_some_and(is_something)),
         adapter,
         kind,
         ..Event::default()
@@ -144,7 +147,7 @@ fn read_array(items: Vec<Value>) -> Result<Event, &'static str> {
         return Ok(event);
     }
     event.parent = items.next().and_then(hash_text);
-    event.tokens = items.next().and_then(Tokens::read);
+    event.tokens = items.next().and_then(tokens);
     event.block_size = items.next().as_ref().and_then(Value::as_u64);
     let number = items.next().as_ref().and_then(Value::as_i64).map(|id| id.to_string());
     event.medium = text(items.next());
@@ -190,8 +193,8 @@ fn texts(value: Option<Value>) -> Vec<String> {
 fn hash_text(value: Value) -> Option<String> {
     match value {
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) if !text.is_empty() && text.len() <= 256 => Some(text),
-        Value::Array(items) if !items.is_empty() && items.len() <= 64 => {
+        Value::String(text) if !text.is_empty() && text.len() <= MAX_TEXT => Some(text),
+        Value::Array(items) if !items.is_empty() && items.len() <= MAX_HASH => {
             let bytes: Option<Vec<u8>> =
                 items.iter().map(|item| item.as_u64().and_then(|byte| u8::try_from(byte).ok())).collect();
             bytes.map(|bytes| kvprov_model::id::hex(&bytes))
@@ -200,32 +203,13 @@ fn hash_text(value: Value) -> Option<String> {
     }
 }
 
-// === impl Tokens ===
-
-impl Tokens {
-    fn read(value: Value) -> Option<Self> {
-        let Value::Array(mut items) = value else { return None };
-        let mut tokens = Self { ids: Vec::with_capacity(items.len()), incomparable: false };
-        for item in &mut items {
-            match item.as_u64().and_then(|id| u32::try_from(id).ok()) {
-                Some(id) => tokens.ids.push(id),
-                None => tokens.incomparable = true,
-            }
-            *item = Value::Null;
-        }
-        (!items.is_empty()).then_some(tokens)
+/// Token ids; what they leave behind in the value is overwritten.
+fn tokens(value: Value) -> Option<Tokens> {
+    let Value::Array(mut items) = value else { return None };
+    let mut tokens = Tokens::with_capacity(items.len());
+    for item in &mut items {
+        tokens.push(item.as_u64().and_then(|id| u32::try_from(id).ok()));
+        *item = Value::Null;
     }
-
-    /// The ids.
-    pub fn ids(&self) -> &[u32] {
-        &self.ids
-    }
-}
-
-impl Drop for Tokens {
-    fn drop(&mut self) {
-        self.ids.fill(0);
-        // Keeps the writes above, which nothing reads.
-        std::hint::black_box(&mut self.ids);
-    }
+    (!items.is_empty()).then_some(tokens)
 }
