@@ -86,7 +86,8 @@ fn page(packs: &Packs) -> String {
     let mut page = String::new();
     // Writing to a text does not fail.
     for meaning in packs.metrics().meanings().filter(|meaning| meaning.engine == "vllm") {
-        let _ = write!(page, "# TYPE {} counter\n{}{{engine=\"0\",model_name=\"m\"", meaning.name, meaning.name);
+        let _ =
+            write!(page, "# TYPE {} counter\n{}{{engine=\"0\",model_name=\"m\"", meaning.name, meaning.name);
         for (label, value) in &meaning.labels {
             let _ = write!(page, ",{label}=\"{value}\"");
         }

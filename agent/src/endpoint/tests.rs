@@ -6,14 +6,17 @@ use crate::access::fake::{Fake, FakeProcess};
 use crate::access::{AccessError, Descriptor, FileKind, Link, ProcFile};
 use std::net::SocketAddr;
 
-const HEAD: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+const HEAD: &str =
+    "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 const LISTENS: &str = "0A";
 const CONNECTED: &str = "01";
 const TRIE: &str = "Main:\n  |-- 10.42.0.7\n     /32 host LOCAL\n  |-- 127.0.0.1\n     /32 host LOCAL\n";
 
 /// A line of the table; addresses as the kernel writes them on a little-endian machine.
 fn line(local: &str, remote: &str, state: &str, inode: u64) -> String {
-    format!("   0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0 100\n")
+    format!(
+        "   0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0 100\n"
+    )
 }
 
 fn own_namespace() -> Vec<u8> {

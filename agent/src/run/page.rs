@@ -49,11 +49,12 @@ pub(crate) fn serve(
 
 /// What reading counters over HTTP costs, and what comes of it.
 fn scraping(stats: &Stats, hub: &Arc<Hub>) {
-    let values: [(metric::Metric, fn(&Hub) -> f64); 4] = [
+    let values: [(metric::Metric, fn(&Hub) -> f64); 5] = [
         (metric::SCRAPE_PAGES, |hub| hub.scraping().pages as f64),
         (metric::SCRAPE_ANSWERS, |hub| hub.scraping().answers as f64),
         (metric::SCRAPE_BYTES, |hub| hub.scraping().bytes as f64),
         (metric::SCRAPE_SECONDS, |hub| hub.scraping().spent.as_secs_f64()),
+        (metric::SCRAPE_CPU, |hub| hub.scraping().worked.as_secs_f64()),
     ];
     for (metric, read) in values {
         let hub = Arc::clone(hub);

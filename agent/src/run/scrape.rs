@@ -8,6 +8,7 @@ use crate::access::Access;
 use crate::discover::{FoundWorker, NodeIdentity};
 use crate::kernel::live::Now;
 use crate::metrics::scrape::{ScrapeOptions, Scraper, Taker};
+use crate::status::Part;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
@@ -39,6 +40,8 @@ pub(crate) struct Scrape {
     hub: Arc<Hub>,
     commands: Receiver<ScrapeCommand>,
     progress: Progress,
+    /// Endpoints that are not read although they should be, as was said last.
+    unread: u64,
 }
 
 /// Where what comes goes.
@@ -69,7 +72,7 @@ impl Scrape {
         let access = Arc::clone(access);
         let scraper = Scraper::new(packs, access, node.node.clone(), &directory, scrape)?;
         let (sender, commands) = channel();
-        Ok((Self { scraper, hub: Arc::clone(hub), commands, progress }, sender))
+        Ok((Self { scraper, hub: Arc::clone(hub), commands, progress, unread: 0 }, sender))
     }
 
     pub(crate) fn run(mut self, end: &AtomicBool, reports: &Sender<Report>) {
@@ -88,8 +91,23 @@ impl Scrape {
                 self.progress.reached(WallTime(begun.wall).plus(-HELD_BACK));
             }
             hub.lose("scrape", &self.scraper.losses());
-            hub.scraped(self.scraper.counts());
+            let counts = self.scraper.counts();
+            let unread = ["failing", "refused"].iter().filter_map(|state| counts.endpoints.get(state)).sum();
+            if std::mem::replace(&mut self.unread, unread) != unread {
+                hub.part("metrics", readiness(unread));
+            }
+            hub.scraped(counts);
         }
+    }
+}
+
+/// The state of the part for people; the agent is ready without it.
+fn readiness(unread: u64) -> Part {
+    match unread {
+        0 => Part::Ready,
+        unread => Part::Without(format!(
+            "{unread} endpoints with counters are not read; each was said with its reason"
+        )),
     }
 }
 

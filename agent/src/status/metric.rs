@@ -61,6 +61,9 @@ metrics! {
     /// Time of both.
     SCRAPE_SECONDS: Counter "kvprov_scrape_seconds_total" []
         "Time that questions to workers took, failed ones included.",
+    /// Processor time of both.
+    SCRAPE_CPU: Counter "kvprov_scrape_cpu_seconds_total" []
+        "Processor time that finding sockets and reading pages took.",
     /// What failed.
     SCRAPE_FAILURES: Counter "kvprov_scrape_failures_total" ["reason"]
         "Questions to workers that gave nothing, by reason.",

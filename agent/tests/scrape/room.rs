@@ -3,7 +3,7 @@
 use super::http_double::Double;
 use kvprov_agent::access::{Access, ProcessAccess as _, ProcessId};
 use kvprov_agent::discover::{FoundProcess, FoundWorker, Output, ProcessKey};
-use kvprov_agent::metrics::scrape::{ScrapeOptions, Scraper, Taker};
+use kvprov_agent::metrics::scrape::{Counts, ScrapeOptions, Scraper, Taker};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, WorkerId};
 use kvprov_model::observation::{Body, Counters, Loss, Observation, Role, Worker};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes that works.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes what comes.
 #[derive(Debug, Default)]
@@ -117,6 +117,16 @@ pub(crate) fn until(scraper: &mut Scraper, room: &Room, what: &str, mut is_so: i
     let begun = Instant::now();
     while !is_so(room) {
         assert!(begun.elapsed() < PATIENCE, "not so: {what}; {room:?}");
+        scraper.turn(room, Duration::from_millis(20));
+    }
+}
+
+/// Turns until the scraper has counted something.
+#[track_caller]
+pub(crate) fn counted(scraper: &mut Scraper, room: &Room, is_so: impl Fn(&Counts) -> bool) {
+    let begun = Instant::now();
+    while !is_so(&scraper.counts()) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", scraper.counts());
         scraper.turn(room, Duration::from_millis(20));
     }
 }

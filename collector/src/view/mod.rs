@@ -12,7 +12,7 @@ use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
-use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role};
+use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role, SourceKind};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -157,9 +157,12 @@ impl<'l> View<'l> {
         })
     }
 
-    /// Whether something of a worker was lost, so that absence on it proves nothing.
+    /// Whether something of a worker was lost, so that absence on it proves nothing. Counters that were not read are no
+    /// such loss: they tell of no single event.
     pub fn has_loss(&self, worker: &WorkerId) -> bool {
-        self.worker(worker).iter().any(|observation| matches!(observation.body, Body::Loss(_)))
+        self.worker(worker).iter().any(|observation| {
+            matches!(observation.body, Body::Loss(_)) && observation.envelope.source != SourceKind::Metrics
+        })
     }
 
     /// What the ledger has under a key, sorted by time. A ledger that cannot be read gives nothing here and the

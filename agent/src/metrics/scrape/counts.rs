@@ -14,6 +14,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Time from the first look at a socket to the end of the answer, failures included.
     pub spent: Duration,
+    /// Processor time of ours in it.
+    pub worked: Duration,
     /// Tries that gave nothing, by reason; a port that does not listen yet is none.
     pub failures: BTreeMap<&'static str, u64>,
     /// Endpoints by what becomes of them: `read`, `waiting`, `failing`, `refused`.

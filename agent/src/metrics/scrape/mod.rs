@@ -16,7 +16,7 @@ mod watched;
 
 pub use counts::Counts;
 pub use kept::{Kept, Saved, SavedPage};
-pub use pace::{Pace, Wait};
+pub use pace::{Pace, Spent, Wait};
 pub use page::{Ask, Got, Trouble, read_page};
 pub use scraper::{AT_ONCE, ScrapeOptions, Scraper};
 

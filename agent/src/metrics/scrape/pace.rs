@@ -1,12 +1,16 @@
 //! When an endpoint is read again.
 //!
-//! What is read takes at most a hundredth of the time, whatever it costs: a slow page is read more seldom.
+//! Reading an endpoint takes at most a hundredth of a processor, and its answers are waited for at most a twentieth of the
+//! time, whatever a page costs: a large or a slow page is read more seldom. Waiting alone is no work of ours, but it may be
+//! work of the engine.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
-/// Time is spent on one endpoint at most once in so much of it.
-const SHARE: u32 = 100;
+/// Of own processor time, the part that one endpoint may take is one in so many.
+const WORK_SHARE: u32 = 100;
+/// The same of the time between a question and the end of its answer.
+const WAIT_SHARE: u32 = 20;
 /// However slow a page is, it is read this often.
 const LONGEST: Duration = Duration::from_secs(600);
 /// An endpoint that fails is asked again at the latest after this.
@@ -27,6 +31,15 @@ pub enum Wait {
     Failed(u32),
 }
 
+/// What a try took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// From the first look at a socket to the end of the answer.
+    pub waited: Duration,
+    /// Processor time of ours in it.
+    pub worked: Duration,
+}
+
 /// The pace of all endpoints.
 #[derive(Debug, Clone)]
 pub struct Pace {
@@ -42,16 +55,18 @@ impl Pace {
         Self { interval, jitter: RandomState::new() }
     }
 
-    /// How long to wait after a try that took `spent`. `seed` tells endpoints and tries apart.
-    pub fn after(&self, wait: Wait, spent: Duration, seed: u64) -> Duration {
-        let fair = spent.saturating_mul(SHARE);
+    /// How long to wait after a try. `seed` tells endpoints and tries apart.
+    pub fn after(&self, wait: Wait, spent: Spent, seed: u64) -> Duration {
+        let of_work = spent.worked.saturating_mul(WORK_SHARE);
+        let fair = of_work.max(spent.waited.saturating_mul(WAIT_SHARE));
         match wait {
             Wait::Read => self.jittered(self.interval.max(fair).min(LONGEST), seed),
             Wait::Listen => LOOKS.max(fair).min(self.interval.max(LOOKS)),
             Wait::Failed(times) => {
                 let doubled = self.interval.saturating_mul(1 << times.saturating_sub(1).min(DOUBLINGS));
                 let limit = LONGEST_FAILING.max(self.interval);
-                self.jittered(doubled.max(fair.min(limit)).min(limit), seed)
+                // Who does not answer in time is waited for, not worked for.
+                self.jittered(doubled.max(of_work).min(limit), seed)
             }
         }
     }
@@ -73,33 +88,44 @@ mod tests {
         Pace::new(Duration::from_secs(5))
     }
 
+    fn waited(millis: u32) -> Spent {
+        Spent { waited: MILLI * millis, worked: Duration::ZERO }
+    }
+
+    fn worked(millis: u32) -> Spent {
+        Spent { waited: MILLI * millis, worked: MILLI * millis }
+    }
+
     #[test]
     fn a_quick_page_is_read_every_interval_or_a_little_sooner() {
         for seed in 0..100 {
-            let wait = pace().after(Wait::Read, 2 * MILLI, seed);
+            let wait = pace().after(Wait::Read, worked(2), seed);
             assert!((4500 * MILLI..=5000 * MILLI).contains(&wait), "{wait:?}");
         }
     }
 
     #[test]
-    fn a_slow_page_takes_a_hundredth_of_the_time_at_most() {
+    fn a_page_that_costs_much_is_read_more_seldom() {
         for seed in 0..100 {
-            let wait = pace().after(Wait::Read, 400 * MILLI, seed);
+            let wait = pace().after(Wait::Read, worked(400), seed);
             assert!(wait >= 36_000 * MILLI, "{wait:?}");
+            let wait = pace().after(Wait::Read, waited(400), seed);
+            assert!((7_200 * MILLI..=8_000 * MILLI).contains(&wait), "{wait:?}");
         }
-        assert!(pace().after(Wait::Read, Duration::from_secs(3600), 1) <= LONGEST);
+        assert!(pace().after(Wait::Read, worked(3_600_000), 1) <= LONGEST);
     }
 
     #[test]
     fn a_port_that_does_not_listen_is_looked_at_often_unless_looking_is_slow() {
-        assert_eq!(pace().after(Wait::Listen, MILLI, 1), LOOKS);
-        assert_eq!(pace().after(Wait::Listen, 30 * MILLI, 1), Duration::from_secs(3));
-        assert_eq!(pace().after(Wait::Listen, 300 * MILLI, 1), Duration::from_secs(5));
+        assert_eq!(pace().after(Wait::Listen, worked(1), 1), LOOKS);
+        assert_eq!(pace().after(Wait::Listen, worked(30), 1), Duration::from_secs(3));
+        assert_eq!(pace().after(Wait::Listen, worked(300), 1), Duration::from_secs(5));
     }
 
     #[test]
     fn an_endpoint_that_fails_is_asked_ever_more_seldom_but_not_given_up() {
-        let waits: Vec<Duration> = (1..20).map(|times| pace().after(Wait::Failed(times), MILLI, 1)).collect();
+        let waits: Vec<Duration> =
+            (1..20).map(|times| pace().after(Wait::Failed(times), waited(1), 1)).collect();
         assert!(waits[0] <= Duration::from_secs(5));
         assert!(waits[18] > Duration::from_secs(50) && waits[18] <= LONGEST_FAILING);
     }

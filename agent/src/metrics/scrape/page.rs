@@ -5,6 +5,7 @@ use crate::endpoint::{self, NotServed, Served};
 use crate::http::{Connection, GetError, Limits, ReadPath};
 use crate::metrics::{Meanings, Trim};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// What to ask.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct Got<T> {
     pub served: Served,
     /// The address of it that answered.
     pub address: SocketAddr,
+    /// Processor time that looking and reading took.
+    pub worked: Duration,
 }
 
 /// Why nothing came, or nothing that is used.
@@ -84,8 +87,15 @@ pub async fn read_page(
 ) -> Result<Got<String>, Trouble> {
     let mut trim = Trim::new(meanings);
     let got = read_into(access, ask, ReadPath::Metrics, limits, &mut |piece| trim.feed(piece)).await?;
-    let answer = trim.finish().map_err(Trouble::Damaged)?;
-    Ok(Got { answer, bytes: got.bytes, served: got.served, address: got.address })
+    let (answer, worked) = timed(|| trim.finish());
+    let answer = answer.map_err(Trouble::Damaged)?;
+    Ok(Got {
+        answer,
+        bytes: got.bytes,
+        served: got.served,
+        address: got.address,
+        worked: got.worked + worked,
+    })
 }
 
 /// Reads an answer whole.
@@ -100,7 +110,8 @@ pub(crate) async fn read_answer(
 ) -> Result<Got<Vec<u8>>, Trouble> {
     let mut body = Vec::new();
     let got = read_into(access, ask, path, limits, &mut |piece| body.extend_from_slice(piece)).await?;
-    Ok(Got { answer: body, bytes: got.bytes, served: got.served, address: got.address })
+    let Got { bytes, served, address, worked, answer: () } = got;
+    Ok(Got { answer: body, bytes, served, address, worked })
 }
 
 async fn read_into(
@@ -110,19 +121,37 @@ async fn read_into(
     limits: &Limits,
     take: &mut (dyn FnMut(&[u8]) + Send),
 ) -> Result<Got<()>, Trouble> {
-    let served = endpoint::find(access, &ask.processes, ask.port, ask.before.as_ref())?;
+    let (served, mut worked) =
+        timed(|| endpoint::find(access, &ask.processes, ask.port, ask.before.as_ref()));
+    let served = served?;
     let (connection, address) = connect(&served, limits).await?;
     if served.is_foreign {
         let local = connection.local_address()?;
-        if !endpoint::is_peer(access, &served, address, local) {
+        let (is_peer, took) = timed(|| endpoint::is_peer(access, &served, address, local));
+        worked += took;
+        if !is_peer {
             return Err(Trouble::NotProven(address));
         }
     }
-    let bytes = connection.get_into(path, limits, take).await?;
+    let mut took = Duration::ZERO;
+    let mut take = |piece: &[u8]| took += timed(|| take(piece)).1;
+    let bytes = connection.get_into(path, limits, &mut take).await?;
+    worked += took;
     if !served.is_still_held(access) {
         return Err(Trouble::ChangedHands);
     }
-    Ok(Got { answer: (), bytes, served, address })
+    Ok(Got { answer: (), bytes, served, address, worked })
+}
+
+/// Does something that waits for nothing, and tells the processor time that it took.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    };
+    let begun = now();
+    let result = work();
+    (result, now().saturating_sub(begun))
 }
 
 /// The first address that takes a connection.

@@ -8,7 +8,7 @@ use super::kept::{Kept, Saved};
 use super::page::{Ask, Got, Trouble, read_answer, read_page};
 use super::pages::{PageTarget, again};
 use super::watched::{Watched, Who};
-use super::{Counts, Pace, Taker, Wait};
+use super::{Counts, Pace, Spent, Taker, Wait};
 use crate::access::ProcessAccess;
 use crate::discover::FoundWorker;
 use crate::http::{Limits, ReadPath};
@@ -84,7 +84,7 @@ enum Question {
 struct Done {
     worker: WorkerId,
     question: Question,
-    spent: Duration,
+    spent: Spent,
     at: WallTime,
     result: Came,
 }
@@ -364,13 +364,20 @@ impl Scraper {
                     Came::Answer(read_answer(&*access, &ask, *path, &limits).await)
                 }
             };
-            Done { worker, question, spent: begun.elapsed(), at: now(), result }
+            let worked = match &result {
+                Came::Page(Ok(got)) => got.worked,
+                Came::Answer(Ok(got)) => got.worked,
+                Came::Page(Err(_)) | Came::Answer(Err(_)) => Duration::ZERO,
+            };
+            let spent = Spent { waited: begun.elapsed(), worked };
+            Done { worker, question, spent, at: now(), result }
         };
         self.tasks.spawn_on(task, self.runtime.handle());
     }
 
     fn handle(&mut self, done: Done, out: &dyn Taker) {
-        self.counts.spent = self.counts.spent.saturating_add(done.spent);
+        self.counts.spent = self.counts.spent.saturating_add(done.spent.waited);
+        self.counts.worked = self.counts.worked.saturating_add(done.spent.worked);
         match (done.question, done.result) {
             (Question::Page(endpoint), Came::Page(result)) => {
                 self.page(&done.worker, &endpoint, result, done.spent, done.at, out);
@@ -387,7 +394,7 @@ impl Scraper {
         worker: &WorkerId,
         endpoint: &str,
         result: Result<Got<String>, Trouble>,
-        spent: Duration,
+        spent: Spent,
         at: WallTime,
         out: &dyn Taker,
     ) {
@@ -440,7 +447,7 @@ impl Scraper {
         };
         let now = Instant::now();
         target.due = now + self.pace.after(wait, spent, target.tries);
-        target.rests_until = now + HURRY_REST.max(spent * HURRY_SHARE);
+        target.rests_until = now + HURRY_REST.max(spent.waited * HURRY_SHARE);
         if std::mem::take(&mut target.is_wanted) && wait == Wait::Read {
             target.due = target.due.min(target.rests_until);
         }
@@ -451,7 +458,7 @@ impl Scraper {
         worker: &WorkerId,
         path: ReadPath,
         result: Result<Got<Vec<u8>>, Trouble>,
-        spent: Duration,
+        spent: Spent,
         at: WallTime,
         out: &dyn Taker,
     ) {
