@@ -10,9 +10,9 @@ mod room;
 mod trouble;
 
 use http_double::Double;
+use kvprov_agent::metrics::scrape::ScrapeOptions;
 use kvprov_model::clock::WallTime;
 use kvprov_model::counter;
-use kvprov_agent::metrics::scrape::ScrapeOptions;
 use room::{Room, options, page, pages, scraper, until, vllm};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

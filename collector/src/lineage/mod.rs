@@ -68,7 +68,11 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
         .and_then(|engine| view.roster().by_engine_id(engine))
         .or_else(|| {
             prefill.and_then(|(observation, leg)| {
-                view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Prefill, Some(&observation.envelope))
+                view.roster().by_endpoint(
+                    leg.endpoint.as_deref(),
+                    &Role::Prefill,
+                    Some(&observation.envelope),
+                )
             })
         });
 

@@ -162,9 +162,15 @@ impl Roster {
     /// The worker that answered at an endpoint (`host:port` or URL): by its own port where that is unique, else the only
     /// worker of the role that the leg names. Of those that had a port one after the other, it is the one that ran when the
     /// leg was told, as far as one clock tells both.
-    pub fn by_endpoint(&self, endpoint: Option<&str>, role: &Role, told: Option<&Envelope>) -> Option<&Member> {
+    pub fn by_endpoint(
+        &self,
+        endpoint: Option<&str>,
+        role: &Role,
+        told: Option<&Envelope>,
+    ) -> Option<&Member> {
         if let Some(port) = endpoint.and_then(port_of) {
-            let at_port = self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
+            let at_port =
+                self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
             if let Some(member) = only_at(at_port, told) {
                 return Some(member);
             }
@@ -269,7 +275,8 @@ impl Member {
             }
             Body::Factor(body) => self.take_factor(body, wall),
             Body::AdminCall(call) => {
-                let loaded = call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
+                let loaded =
+                    call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
                 for (name, directory) in call.names.iter().zip(&call.paths).filter(|_| loaded) {
                     self.place_adapter(name, directory, wall);
                 }
@@ -334,7 +341,8 @@ impl Member {
         if let Some(directories) = self.directories.get(adapter) {
             return self.adapters.get(directories.at(time)?);
         }
-        let called_like_it = |(key, _): &(&String, _)| key.rsplit_once('/').is_some_and(|(_, last)| last == adapter);
+        let called_like_it =
+            |(key, _): &(&String, _)| key.rsplit_once('/').is_some_and(|(_, last)| last == adapter);
         let mut like_it = self.adapters.iter().filter(called_like_it);
         match (like_it.next(), like_it.next()) {
             (Some((_, timeline)), None) => Some(timeline),

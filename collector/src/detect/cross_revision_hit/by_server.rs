@@ -33,11 +33,13 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             Body::AdminCall(call) if empties(call) => stored.clear(),
             Body::CacheUse(used) if used.stored.unwrap_or(0) > 0 => stored.push(observation),
             Body::CacheUse(used) if gave(used) => {
-                let Some((cause, confidence, what, by)) = judge(&users, &stored, observation.envelope.wall) else {
+                let Some((cause, confidence, what, by)) = judge(&users, &stored, observation.envelope.wall)
+                else {
                     continue;
                 };
                 let (draft, _) = drafts.entry(cause.clone()).or_insert_with(|| {
-                    let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, worker.as_str());
+                    let mut draft =
+                        Draft::new(Detector::CrossRevisionHit, cause, confidence, worker.as_str());
                     draft.worker(worker.as_str());
                     (draft, what)
                 });
@@ -59,7 +61,8 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     drafts
         .into_iter()
         .map(|(cause, (draft, what))| {
-            let summary = format!("{worker} gave out KV that only engines of another model had stored: {what}.");
+            let summary =
+                format!("{worker} gave out KV that only engines of another model had stored: {what}.");
             finish(draft, &cause, summary)
         })
         .collect()
