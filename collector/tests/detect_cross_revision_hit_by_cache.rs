@@ -5,7 +5,9 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{AdminCall, AdminClass, Body, CacheUse, Outcome, RequestLeg, Role, Tier, Worker};
+use kvprov_model::observation::{
+    AdminCall, AdminClass, Body, CacheUse, Outcome, RequestLeg, Role, Tier, Worker,
+};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
@@ -65,7 +67,10 @@ fn prefix_hits_after_the_kernel_saw_other_weights_loaded_are_suspected_although_
     scene.worker("e0").loaded("08:00:00", "weights", "aa").loaded("08:01:00", "weights", "bb");
     hit_afterwards(&mut scene, "08:01:05", "08:01:20");
     let found = scene.only(&CROSSED);
-    assert_eq!((found.confidence, found.cause.clone(), found.tokens), (Confidence::Suspected, Cause::Weights, 576));
+    assert_eq!(
+        (found.confidence, found.cause.clone(), found.tokens),
+        (Confidence::Suspected, Cause::Weights, 576)
+    );
 }
 
 #[test]
@@ -205,7 +210,10 @@ fn a_reset_after_the_kernel_saw_other_weights_loaded_closes_the_window() {
 fn a_declared_change_at_a_start_of_the_engine_leaves_no_cache() {
     let mut scene = warm();
     scene.worker("e0").weights("aa").weights_from("08:01:00", "bb");
-    scene.at("08:01:03").on("e0").tell(Body::Worker(Worker { engine_ids: vec!["new".to_owned()], ..Worker::default() }));
+    scene
+        .at("08:01:03")
+        .on("e0")
+        .tell(Body::Worker(Worker { engine_ids: vec!["new".to_owned()], ..Worker::default() }));
     hit_afterwards(&mut scene, "08:01:05", "08:01:20");
     scene.assert_quiet(&CROSSED);
 }

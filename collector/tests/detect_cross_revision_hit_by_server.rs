@@ -20,7 +20,12 @@ fn server_stored(tokens: i64) -> Body {
 /// What the server says it found for a request.
 fn server_found(request: &str, keys: i64) -> Body {
     let request_id = Some(request.to_owned());
-    Body::CacheUse(CacheUse { tier: Some(Tier::Storage), request_id, keys: Some(keys), ..CacheUse::default() })
+    Body::CacheUse(CacheUse {
+        tier: Some(Tier::Storage),
+        request_id,
+        keys: Some(keys),
+        ..CacheUse::default()
+    })
 }
 
 fn engine(scene: &mut Scene, name: &str, store: &str, from: &str, weights: &str) {

@@ -92,10 +92,30 @@ fn an_endpoint_is_found_by_its_port_else_by_the_only_worker_of_the_role() {
     scene.worker("d1").decode().fact(fact::HTTP_ADDRESS, "0.0.0.0:8300");
     scene.worker("p0").prefill();
     let roster = roster(&scene);
-    let at = |endpoint: Option<&str>, role| roster.by_endpoint(endpoint, &role).map(|m| m.id.0.clone());
+    let at = |endpoint: Option<&str>, role| roster.by_endpoint(endpoint, &role, None).map(|m| m.id.0.clone());
     assert_eq!(at(Some("http://10.0.0.1:8300/v1"), Role::Decode).as_deref(), Some("d1"));
     assert_eq!(at(Some("10.0.0.1:9999"), Role::Prefill).as_deref(), Some("p0"));
     assert_eq!(at(None, Role::Decode), None, "two decoders and no port");
+}
+
+#[test]
+fn of_two_workers_at_one_port_the_one_that_ran_then_answered() {
+    let mut scene = Scene::new();
+    for name in ["d0", "d1"] {
+        scene.worker(name).decode().fact(fact::HTTP_ADDRESS, "127.0.0.1:8200");
+    }
+    scene.worker("d0").loaded("08:00:00", "weights", "aa").gone("08:01:00");
+    scene.worker("d1").loaded("08:02:00", "weights", "aa");
+    let roster = roster(&scene);
+    let at = |time: &str| {
+        let mut told = scene.observations()[0].envelope.clone();
+        told.wall = Some(clock(time));
+        let found = roster.by_endpoint(Some("http://127.0.0.1:8200"), &Role::Decode, Some(&told));
+        found.map(|member| member.id.as_str().to_owned())
+    };
+    assert_eq!(at("08:00:30").as_deref(), Some("d0"));
+    assert_eq!(at("08:02:30").as_deref(), Some("d1"));
+    assert_eq!(at("08:01:30"), None, "nobody");
 }
 
 #[test]

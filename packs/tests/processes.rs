@@ -158,7 +158,8 @@ fn options_flags_lists_and_the_free_argument_are_told_apart() {
 fn every_value_of_a_list_of_names_counts() {
     let found = settings("e serve m --adapters a=/x b=/y --tp-size 2", &[]);
     assert_eq!(pairs(&found), [("adapters", "a=/x,b=/y"), ("model_tag", "m"), ("tp_size", "2")]);
-    let found = settings("e serve m --adapters={\"name\":\"a\",\"path\":\"/x\",\"base\":\"m\"} b=/y plain", &[]);
+    let found =
+        settings("e serve m --adapters={\"name\":\"a\",\"path\":\"/x\",\"base\":\"m\"} b=/y plain", &[]);
     assert_eq!(pairs(&found), [("adapters", "a=/x,b=/y"), ("model_tag", "m")]);
 }
 

@@ -120,7 +120,9 @@ fn loaded_of<'n>(tensors: &[&'n str]) -> Vec<&'n str> {
     let of_main_format: Vec<&str> = tensors
         .iter()
         .copied()
-        .filter(|name| name.ends_with(".safetensors") && (name.starts_with("model.") || name.starts_with("model-")))
+        .filter(|name| {
+            name.ends_with(".safetensors") && (name.starts_with("model.") || name.starts_with("model-"))
+        })
         .collect();
     match (of_main_format.as_slice(), tensors) {
         ([], [only]) => vec![only],
@@ -190,7 +192,8 @@ mod tests {
 
     #[test]
     fn of_several_formats_the_shards_of_the_usual_one_count_and_none_where_there_is_no_usual_one() {
-        let shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "pytorch_model.bin"];
+        let shards =
+            ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "pytorch_model.bin"];
         assert_eq!(loaded_of(&shards), shards[..2]);
         assert_eq!(loaded_of(&["consolidated.safetensors", "pytorch_model.bin"]), Vec::<&str>::new());
         assert_eq!(loaded_of(&["adapter_model.safetensors"]), ["adapter_model.safetensors"]);

@@ -10,10 +10,11 @@ mod room;
 mod trouble;
 
 use http_double::Double;
+use kvprov_agent::metrics::scrape::ScrapeOptions;
 use kvprov_model::clock::WallTime;
 use kvprov_model::counter;
 use room::{Room, options, page, pages, scraper, until, vllm};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64)
@@ -37,6 +38,36 @@ fn what_counters_gain_between_two_pages_is_told() {
     assert_eq!(told[1].1.since_wall_ns.map(WallTime), first_read);
     assert_eq!(room.reads.lock().unwrap().len(), 1);
     assert!(room.told("d0").iter().any(|told| told.watched_by == ["metrics"]));
+}
+
+#[test]
+fn a_page_that_is_wanted_now_is_read_long_before_its_time() {
+    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
+    double.page("/metrics", &page(100, 5));
+    let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
+    let mut scraper = scraper(folder.path(), seldom);
+    scraper.worker(&vllm("d0", &double), &room);
+    pages(&mut scraper, &room, "d0", 1);
+    double.page("/metrics", &page(130, 6));
+    scraper.hurry(&"d0".into());
+    pages(&mut scraper, &room, "d0", 1);
+    assert_eq!(room.increase("d0", counter::PROMPT_LOCAL_COMPUTE), 30.0);
+}
+
+#[test]
+fn pages_that_are_wanted_all_the_time_are_read_seldom_enough() {
+    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
+    double.page("/metrics", &page(100, 5));
+    let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
+    let mut scraper = scraper(folder.path(), seldom);
+    scraper.worker(&vllm("d0", &double), &room);
+    pages(&mut scraper, &room, "d0", 1);
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(900) {
+        scraper.hurry(&"d0".into());
+        scraper.turn(&room, Duration::from_millis(5));
+    }
+    assert!(room.counters("d0").len() <= 8, "{}", room.counters("d0").len());
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn waited_behind(
             let here = leg.leg == Some(Role::Decode)
                 && view
                     .roster()
-                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
                     .is_some_and(|m| m.id == *worker);
             let (Some(end), Some(duration)) = (observation.envelope.wall, leg.duration_ns) else {
                 return false;

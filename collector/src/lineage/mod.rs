@@ -53,7 +53,9 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
     let decode = legs.iter().rev().find(|(_, leg)| matches!(leg.leg, Some(Role::Decode | Role::Both)));
     let prefill = legs.iter().find(|(_, leg)| leg.leg == Some(Role::Prefill));
     let decoder = decode
-        .and_then(|(_, leg)| view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Decode))
+        .and_then(|(observation, leg)| {
+            view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
+        })
         .or_else(|| fate.and_then(|fate| speaker(view, fate)));
     if decoder.is_none() && decode.is_none() {
         return None;
@@ -65,7 +67,13 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
         .or_else(|| prefill.and_then(|(_, leg)| leg.remote_engine_id.as_deref()))
         .and_then(|engine| view.roster().by_engine_id(engine))
         .or_else(|| {
-            prefill.and_then(|(_, leg)| view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Prefill))
+            prefill.and_then(|(observation, leg)| {
+                view.roster().by_endpoint(
+                    leg.endpoint.as_deref(),
+                    &Role::Prefill,
+                    Some(&observation.envelope),
+                )
+            })
         });
 
     let mut points = Points::default();

@@ -5,8 +5,11 @@ use kvprov_model::clock::WallTime;
 use kvprov_model::fact;
 use kvprov_model::factor::{Factor, FactorState, Factors};
 use kvprov_model::id::{NodeId, WorkerId};
-use kvprov_model::observation::{AdminClass, Body, Observation, Outcome, Role, SourceKind};
+use kvprov_model::observation::{AdminClass, Body, Envelope, Observation, Outcome, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How long after its end a worker may be spoken of as if it ran.
+const END_SLACK: i64 = kvprov_model::clock::SECOND;
 
 /// One worker.
 #[derive(Debug, Clone)]
@@ -156,20 +159,38 @@ impl Roster {
         self.members().filter(|m| m.role == Some(Role::Router))
     }
 
-    /// The worker that answers at an endpoint (`host:port` or URL): by its own port where that is unique, else the
-    /// only worker of the role that the leg names.
-    pub fn by_endpoint(&self, endpoint: Option<&str>, role: &Role) -> Option<&Member> {
+    /// The worker that answered at an endpoint (`host:port` or URL): by its own port where that is unique, else the only
+    /// worker of the role that the leg names. Of those that had a port one after the other, it is the one that ran when the
+    /// leg was told, as far as one clock tells both.
+    pub fn by_endpoint(
+        &self,
+        endpoint: Option<&str>,
+        role: &Role,
+        told: Option<&Envelope>,
+    ) -> Option<&Member> {
         if let Some(port) = endpoint.and_then(port_of) {
-            let mut at_port =
+            let at_port =
                 self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
-            if let (Some(member), None) = (at_port.next(), at_port.next()) {
+            if let Some(member) = only_at(at_port, told) {
                 return Some(member);
             }
         }
-        let mut of_role = self.members().filter(|m| m.role.as_ref() == Some(role));
-        match (of_role.next(), of_role.next()) {
-            (Some(member), None) => Some(member),
-            _ => None,
+        only_at(self.members().filter(|m| m.role.as_ref() == Some(role)), told)
+    }
+}
+
+/// The only one of some workers, or the only one of them that can have run when something was told.
+fn only_at<'m>(members: impl Iterator<Item = &'m Member>, told: Option<&Envelope>) -> Option<&'m Member> {
+    let all: Vec<&Member> = members.collect();
+    match (all.as_slice(), told.and_then(|told| Some((&told.node, told.wall?)))) {
+        ([only], _) => Some(only),
+        (_, None) => None,
+        (several, Some((node, at))) => {
+            let mut running = several.iter().filter(|member| member.node != *node || member.ran_at(at));
+            match (running.next(), running.next()) {
+                (Some(only), None) => Some(only),
+                _ => None,
+            }
         }
     }
 }
@@ -254,7 +275,8 @@ impl Member {
             }
             Body::Factor(body) => self.take_factor(body, wall),
             Body::AdminCall(call) => {
-                let loaded = call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
+                let loaded =
+                    call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
                 for (name, directory) in call.names.iter().zip(&call.paths).filter(|_| loaded) {
                     self.place_adapter(name, directory, wall);
                 }
@@ -319,7 +341,8 @@ impl Member {
         if let Some(directories) = self.directories.get(adapter) {
             return self.adapters.get(directories.at(time)?);
         }
-        let called_like_it = |(key, _): &(&String, _)| key.rsplit_once('/').is_some_and(|(_, last)| last == adapter);
+        let called_like_it =
+            |(key, _): &(&String, _)| key.rsplit_once('/').is_some_and(|(_, last)| last == adapter);
         let mut like_it = self.adapters.iter().filter(called_like_it);
         match (like_it.next(), like_it.next()) {
             (Some((_, timeline)), None) => Some(timeline),
@@ -331,6 +354,12 @@ impl Member {
     pub fn adapter_names(&self) -> BTreeSet<&str> {
         let declared = self.adapters.keys().filter(|key| !key.contains('/'));
         declared.chain(self.directories.keys()).map(String::as_str).collect()
+    }
+
+    /// Whether it ran at a time, as far as is known. What ends with the worker may be dated a moment after its end.
+    pub fn ran_at(&self, at: WallTime) -> bool {
+        let began = self.told.is_none_or(|(first, _)| first <= at);
+        began && self.gone.is_none_or(|gone| gone.plus(END_SLACK) >= at)
     }
 
     /// A fact by its name in `model::fact`.

@@ -267,7 +267,7 @@ kinds! {
     Factor = "factor" {
         /// Name of the factor.
         factor: Option<String>,
-        /// The adapter that has it; absent: the worker.
+        /// The adapter that has it, by name or by the directory of its files; absent: the worker.
         adapter: Option<String>,
         /// How the value was made.
         algorithm: Option<String>,

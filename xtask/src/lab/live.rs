@@ -78,7 +78,14 @@ impl Live {
             .stderr(output)
             .spawn()
             .with_context(|| format!("starting {}", binary.display()))?;
-        let mut live = Self { child, data, api: *api, agent: *agent, sightings: BTreeMap::new(), named: BTreeMap::new() };
+        let mut live = Self {
+            child,
+            data,
+            api: *api,
+            agent: *agent,
+            sightings: BTreeMap::new(),
+            named: BTreeMap::new(),
+        };
         live.wait_until_ready(directory)?;
         Ok(live)
     }

@@ -116,7 +116,8 @@ fn one(arguments: &Arguments, binary: &Path, case: &'static Case, directory: &Pa
     }
     std::fs::create_dir_all(directory)?;
     let recording = directory.join("recording");
-    let mut live = Live::start(binary, directory, arguments.record.then_some(recording.as_path()), Ports::Free)?;
+    let mut live =
+        Live::start(binary, directory, arguments.record.then_some(recording.as_path()), Ports::Free)?;
     let rig = directory.join("rig");
     let rigs = arguments.rigs.as_deref().context("--rigs names the directory of the rigs")?;
     let mut command = Command::new(rigs.join("rig.sh"));

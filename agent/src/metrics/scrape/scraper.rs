@@ -35,10 +35,11 @@ const ANSWERS_WAIT: Duration = Duration::from_secs(1);
 const KEEPS: Duration = Duration::from_secs(120);
 /// A port on which nothing listens is said after this; a large model takes long to load.
 const SILENCE: Duration = Duration::from_secs(900);
-/// Between two pages of an endpoint that are wanted at once, at the least: this long, and this many times what the last one
-/// took.
+/// Between two pages of an endpoint that are wanted at once, at the least: this long, this many times our own work on the
+/// last one, and as long as the engine took for it. Changes of models and caches are rare; what they part cannot be told apart
+/// later.
 const HURRY_REST: Duration = Duration::from_millis(150);
-const HURRY_SHARE: u32 = 10;
+const HURRY_WORK: u32 = 10;
 /// Bytes of an answer about models.
 const ANSWER_BYTES: usize = 1 << 20;
 /// Pages behind by more than this, when a worker ends, are a loss.
@@ -447,7 +448,7 @@ impl Scraper {
         };
         let now = Instant::now();
         target.due = now + self.pace.after(wait, spent, target.tries);
-        target.rests_until = now + HURRY_REST.max(spent.waited * HURRY_SHARE);
+        target.rests_until = now + HURRY_REST.max(spent.worked * HURRY_WORK).max(spent.waited);
         if std::mem::take(&mut target.is_wanted) && wait == Wait::Read {
             target.due = target.due.min(target.rests_until);
         }

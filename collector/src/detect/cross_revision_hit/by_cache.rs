@@ -172,7 +172,9 @@ fn is_same_content(member: &Member, call: &AdminCall, at: Option<WallTime>) -> b
     let known = |time: WallTime| member.adapter_at(name, Some(time));
     // The files are opened before the call is told.
     match (known(at.plus(-LOADING)), known(at_latest(at))) {
-        (Some(before), Some(after)) => before.is_content_digest() && before.compare(after) == Comparison::Equal,
+        (Some(before), Some(after)) => {
+            before.is_content_digest() && before.compare(after) == Comparison::Equal
+        }
         _ => false,
     }
 }

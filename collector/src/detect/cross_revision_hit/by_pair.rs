@@ -113,7 +113,7 @@ fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
         let decodes = leg.leg == Some(Role::Decode)
             && view
                 .roster()
-                .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
                 .is_some_and(|m| m.id == decoder.id);
         let answered = leg.status.is_some_and(|status| (200..300).contains(&status));
         if !decodes || !answered || leg.kv_params_sent != Some(true) {
@@ -184,8 +184,8 @@ fn ran_alone(view: &View<'_>, role: &Role, member: &Member, request: &RequestSte
     let here: Vec<(bool, WallTime, WallTime)> = legs
         .iter()
         .filter(|(_, leg)| leg.leg.as_ref() == Some(role))
-        .filter(|(_, leg)| {
-            let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role);
+        .filter(|(observation, leg)| {
+            let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role, Some(&observation.envelope));
             at.is_some_and(|at| at.id == member.id)
         })
         .filter_map(|(observation, leg)| {
@@ -243,7 +243,7 @@ fn mismatch(
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
         for name in prefiller.adapter_names().intersection(&decoder.adapter_names()) {
-            let (made, used) = (prefiller.factors_at(at, Some(name)), decoder.factors_at(at, Some(name)));
+            let (made, used) = (prefiller.factors_at(at, Some(*name)), decoder.factors_at(at, Some(*name)));
             if let Some((cause, _, what)) = difference(&made, &used) {
                 let what = format!("{what}, if the request used the adapter {name}");
                 return Some((cause, Confidence::Suspected, what));

@@ -33,11 +33,13 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             Body::AdminCall(call) if empties(call) => stored.clear(),
             Body::CacheUse(used) if used.stored.unwrap_or(0) > 0 => stored.push(observation),
             Body::CacheUse(used) if gave(used) => {
-                let Some((cause, confidence, what, by)) = judge(&users, &stored, observation.envelope.wall) else {
+                let Some((cause, confidence, what, by)) = judge(&users, &stored, observation.envelope.wall)
+                else {
                     continue;
                 };
                 let (draft, _) = drafts.entry(cause.clone()).or_insert_with(|| {
-                    let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, worker.as_str());
+                    let mut draft =
+                        Draft::new(Detector::CrossRevisionHit, cause, confidence, worker.as_str());
                     draft.worker(worker.as_str());
                     (draft, what)
                 });
@@ -59,7 +61,8 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     drafts
         .into_iter()
         .map(|(cause, (draft, what))| {
-            let summary = format!("{worker} gave out KV that only engines of another model had stored: {what}.");
+            let summary =
+                format!("{worker} gave out KV that only engines of another model had stored: {what}.");
             finish(draft, &cause, summary)
         })
         .collect()
@@ -72,12 +75,12 @@ fn judge<'v>(
     at: Option<WallTime>,
 ) -> Option<(Cause, Confidence, String, Vec<&'v Member>)> {
     let at = at?;
-    let readers: Vec<&Member> = users.iter().copied().filter(|member| runs(member, at)).collect();
+    let readers: Vec<&Member> = users.iter().copied().filter(|member| member.ran_at(at)).collect();
     let read: Vec<Factors> = readers.iter().map(|member| member.factors_at(Some(at), None)).collect();
     let mut found = None;
     for observation in stored {
         let then = observation.envelope.wall?;
-        let writers = users.iter().filter(|member| runs(member, then));
+        let writers = users.iter().filter(|member| member.ran_at(then));
         let written: Vec<Factors> = writers.map(|member| member.factors_at(Some(then), None)).collect();
         for (made, with) in written.iter().flat_map(|made| read.iter().map(move |with| (made, with))) {
             let difference = difference(made, with)?;
@@ -104,11 +107,6 @@ fn uses(member: &Member, server: &Member) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether a worker ran at a time, as far as is known.
-fn runs(member: &Member, at: WallTime) -> bool {
-    member.told.is_none_or(|(first, _)| first <= at) && member.gone.is_none_or(|gone| gone >= at)
 }
 
 /// Whether something that was stored was found or handed out.

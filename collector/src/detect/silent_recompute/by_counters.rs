@@ -101,7 +101,7 @@ impl Explained {
             let here = leg.leg == Some(Role::Decode)
                 && view
                     .roster()
-                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+                    .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
                     .is_some_and(|m| m.id == *worker);
             if !here || !leg.status.is_some_and(|status| (200..300).contains(&status)) {
                 continue;

@@ -29,7 +29,7 @@ pub(super) fn add(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Caus
         let (Some((prefill, prefill_leg)), Some((decode, leg))) = (prefilled, decoded) else { continue };
         let here = view
             .roster()
-            .by_endpoint(leg.endpoint.as_deref(), &Role::Decode)
+            .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&decode.envelope))
             .is_some_and(|member| member.id == *worker);
         let answered = leg.status.is_some_and(|status| (200..300).contains(&status));
         if gone || !here || !answered || leg.kv_params_sent != Some(false) {

@@ -43,7 +43,11 @@ impl Meanwhile {
             if !alone || !intervals.get(at).is_some_and(|interval| interval.contains(end)) {
                 continue;
             }
-            let here = view.roster().by_endpoint(leg.endpoint.as_deref(), &Role::Decode);
+            let here = view.roster().by_endpoint(
+                leg.endpoint.as_deref(),
+                &Role::Decode,
+                Some(&observation.envelope),
+            );
             if here.is_some_and(|member| member.id == *worker) {
                 meanwhile.0[at].computed -= leg.prompt_tokens.unwrap_or(0) as f64;
                 meanwhile.0[at].answered -= 1.0;

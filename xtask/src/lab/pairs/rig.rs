@@ -57,8 +57,7 @@ impl<'a> Rig<'a> {
         if debug {
             command.args(["--level", "debug"]);
         }
-        let child =
-            command.stdout(file.try_clone()?).stderr(file).spawn().context("starting rig.sh")?;
+        let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("starting rig.sh")?;
         Ok(Run { rig: self, child, words })
     }
 }
@@ -110,7 +109,8 @@ pub(super) fn ends_of_requests(bundle: &Path) -> Result<BTreeMap<String, f64>> {
     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let mut ends = BTreeMap::new();
     for line in text.lines() {
-        let line: Value = serde_json::from_str(line).with_context(|| format!("reading {}", path.display()))?;
+        let line: Value =
+            serde_json::from_str(line).with_context(|| format!("reading {}", path.display()))?;
         let sent = line["sent_at"].as_str().and_then(unix_seconds);
         if let (Some(id), Some(sent), Some(took)) = (line["id"].as_str(), sent, line["seconds"].as_f64()) {
             ends.insert(id.to_owned(), sent + took);

@@ -85,7 +85,7 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {}", self.mark(), self.fault)?;
         let none = ["silence".to_owned()];
-        let expected = if self.expected.is_empty() { none.as_slice() } else { &self.expected };
+        let expected = if self.expected.is_empty() { none.as_slice() } else { self.expected.as_slice() };
         for demand in expected {
             write!(f, "\n        expected    {demand}")?;
         }
@@ -111,10 +111,8 @@ pub(super) fn summary(rows: &[Row]) -> String {
     let mut text = format!("      {:<20} {:<62} {:>8} {:>8}\n", "fault", "got", "evidence", "request");
     for row in rows {
         let above: Vec<&Got> = row.got.iter().filter(|got| got.confidence != "risk").collect();
-        let said: Vec<String> = above
-            .iter()
-            .map(|got| format!("{} {} {}", got.detector, got.cause, got.confidence))
-            .collect();
+        let said: Vec<String> =
+            above.iter().map(|got| format!("{} {} {}", got.detector, got.cause, got.confidence)).collect();
         let said = if said.is_empty() { "-".to_owned() } else { said.join(", ") };
         let longest = |of: fn(&Got) -> Option<f64>| {
             let all = above.iter().filter_map(|got| of(got)).reduce(f64::max);
@@ -140,7 +138,8 @@ impl Got {
         let (id, confidence) = (text(finding, "id"), text(finding, "confidence"));
         let sighting = live.sightings().find(|s| s.id == id && s.confidence == confidence);
         let listed = finding["requests"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let requests: Vec<String> = listed.filter(|request| ends.contains_key(*request)).map(str::to_owned).collect();
+        let requests: Vec<String> =
+            listed.filter(|request| ends.contains_key(*request)).map(str::to_owned).collect();
         let waited = |request: &String| {
             let named = live.named().get(&(id.clone(), request.clone()))?;
             // It counts only from when it was as sure as it is now.
