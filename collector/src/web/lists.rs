@@ -85,7 +85,7 @@ pub(super) async fn finding(state: State, Path(id): Path<String>) -> Answer {
     let seen = state.board.seen();
     let all = || seen.findings.iter().chain(seen.totals.ended.iter());
     let begins = |finding: &&Finding| id.len() >= FIRST_DIGITS && finding.id.as_str().starts_with(&id);
-    let only = match (all().filter(begins).nth(0), all().filter(begins).nth(1)) {
+    let only = match (all().find(begins), all().filter(begins).nth(1)) {
         (Some(only), None) => Some(only),
         _ => None,
     };
