@@ -34,7 +34,7 @@ fn main() {
         black_box(memchr::memchr_iter(b'\n', page.as_bytes()).count());
     });
     println!("counting its lines: {:.1} us", micros(counting));
-    let mut show = |name: &str, spent: Duration| {
+    let show = |name: &str, spent: Duration| {
         let ratio = spent.as_secs_f64() / counting.as_secs_f64();
         println!("{name}: {:.1} us, {ratio:.1} times counting", micros(spent));
     };

@@ -93,6 +93,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn packs_may_name_what_may_be_read_and_nothing_more() {
+        let known = ReadPath::ALL.map(ReadPath::as_str);
+        assert_eq!(kvprov_packs::endpoint::PATHS, known);
+    }
+
+    #[test]
     fn names_lead_back_to_their_paths_and_nothing_else_is_one() {
         for path in ReadPath::ALL {
             assert_eq!(ReadPath::from_name(path.as_str()), Some(path));

@@ -49,7 +49,8 @@ pub(crate) fn serve(
 
 /// What reading counters over HTTP costs, and what comes of it.
 fn scraping(stats: &Stats, hub: &Arc<Hub>) {
-    let values: [(metric::Metric, fn(&Hub) -> f64); 5] = [
+    type Figure = fn(&Hub) -> f64;
+    let values: [(metric::Metric, Figure); 5] = [
         (metric::SCRAPE_PAGES, |hub| hub.scraping().pages as f64),
         (metric::SCRAPE_ANSWERS, |hub| hub.scraping().answers as f64),
         (metric::SCRAPE_BYTES, |hub| hub.scraping().bytes as f64),

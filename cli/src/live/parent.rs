@@ -111,7 +111,9 @@ fn greet(config: &Config, sees_calls: Option<&str>) {
         config.collector.listen, config.agent.listen
     );
     println!("        data       {}", data.display());
-    let sees: Vec<&str> = config.agent.logs.then_some("logs").into_iter().chain(sees_calls).collect();
+    let logs = config.agent.logs.then_some("logs");
+    let counters = config.agent.metrics.then_some("counters");
+    let sees: Vec<&str> = logs.into_iter().chain(counters).chain(sees_calls).collect();
     println!("        watches    {}", sees.join(", "));
 }
 

@@ -60,8 +60,8 @@ impl Build {
         let place = at(entry.span().start);
         self.new_id(&place, &raw.id, &context.engine)?;
         self.path(&at(raw.path.span().start), raw.path.get_ref())?;
-        for path in raw.facts.iter() {
-            self.fact(&at(path.1.span().start), path.0)?;
+        for (fact, path) in &raw.facts {
+            self.fact(&at(path.span().start), fact)?;
         }
         if raw.facts.is_empty()
             && raw.engine_version.is_none()
