@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
     pub(crate) id: String,
+    pub(crate) workers: Vec<String>,
     pub(crate) detector: String,
     pub(crate) cause: String,
     pub(crate) confidence: String,
@@ -119,6 +120,12 @@ impl Live {
             let seen: Option<f64> = finding["last_seen"].as_str().and_then(unix_seconds);
             self.sightings.entry(key).or_insert_with(|| Sighting {
                 id: text("id"),
+                workers: finding["workers"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|worker| worker.as_str().map(str::to_owned))
+                    .collect(),
                 detector: text("detector"),
                 cause: text("cause"),
                 confidence: text("confidence"),

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Between two looks at the findings: the error of the seconds that are told.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at which processes are the rig's.
+const FAMILY_EVERY: Duration = Duration::from_secs(1);
 /// How long a finding may take once the engines are down.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Lists of the API that are kept of every run.
@@ -76,7 +78,12 @@ fn one(pairs: &Pairs<'_>, rig: &Rig<'_>, fault: &str) -> Result<Row> {
     let mut live = if pairs.late == 0 { Some(start()?) } else { None };
     let mut run = rig.start(fault, pairs.debug, &directory)?;
     let begun = Instant::now();
+    let mut looked = None;
     while !run.is_over()? {
+        if looked.is_none_or(|at: Instant| at.elapsed() >= FAMILY_EVERY) {
+            looked = Some(Instant::now());
+            run.look()?;
+        }
         match &mut live {
             Some(live) => live.look()?,
             None if begun.elapsed().as_secs() >= pairs.late => live = Some(start()?),
@@ -90,18 +97,33 @@ fn one(pairs: &Pairs<'_>, rig: &Rig<'_>, fault: &str) -> Result<Row> {
         live.look()?;
         std::thread::sleep(LOOK_EVERY);
     }
-    let findings = keep(&live, &directory)?;
+    let mut findings = keep(&live, &directory)?;
     live.stop()?;
+    of_run(&mut findings, &run);
     run.succeeded()?;
     let bundle = rig::bundle(&directory);
     let expected = Expected::load(&bundle.join("expected.toml"))?;
     let judgement = judge(&expected, &Found::all(&findings)?);
     let replay = match &recording {
-        Some(recording) => Some(table::compare(&findings, &super::replay(pairs.binary, recording)?)),
+        Some(recording) => {
+            let mut replayed = super::replay(pairs.binary, recording)?;
+            of_run(&mut replayed, &run);
+            Some(table::compare(&findings, &replayed))
+        }
         None => None,
     };
     let ends = rig::ends_of_requests(&bundle)?;
-    Ok(Row::new(fault, &expected, judgement, &findings, &live, &ends, replay))
+    Ok(Row::new(fault, &expected, judgement, &findings, (&live, &run), &ends, replay))
+}
+
+/// Leaves the findings on workers of a run; those of the fleet name the workers that they compare.
+fn of_run(findings: &mut Value, run: &rig::Run<'_>) {
+    if let Some(list) = findings["findings"].as_array_mut() {
+        list.retain(|finding| {
+            let mut workers = finding["workers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            workers.any(|worker| run.has_worker(worker))
+        });
+    }
 }
 
 /// Keeps what a run may be asked about later; the findings that stand.

@@ -3,7 +3,7 @@
 use crate::lab::live::unix_seconds;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -19,6 +19,8 @@ pub(super) struct Run<'a> {
     rig: &'a Rig<'a>,
     child: Child,
     words: PathBuf,
+    /// Every process that was seen below it.
+    family: BTreeSet<u32>,
 }
 
 // === impl Rig ===
@@ -58,13 +60,39 @@ impl<'a> Rig<'a> {
             command.args(["--level", "debug"]);
         }
         let child = command.stdout(file.try_clone()?).stderr(file).spawn().context("starting rig.sh")?;
-        Ok(Run { rig: self, child, words })
+        let family = BTreeSet::from([child.id()]);
+        Ok(Run { rig: self, child, words, family })
     }
 }
 
 // === impl Run ===
 
 impl Run<'_> {
+    /// Notes which processes are below it now.
+    pub(super) fn look(&mut self) -> Result<()> {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for entry in std::fs::read_dir("/proc")?.filter_map(Result::ok) {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // It may end meanwhile.
+            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+            if let Some(parent) = fields.split_whitespace().nth(1).and_then(|parent| parent.parse().ok()) {
+                children.entry(parent).or_default().push(pid);
+            }
+        }
+        let mut open: Vec<u32> = self.family.iter().copied().collect();
+        while let Some(pid) = open.pop() {
+            let below = children.get(&pid).into_iter().flatten();
+            open.extend(below.copied().filter(|child| self.family.insert(*child)));
+        }
+        Ok(())
+    }
+
+    /// Whether a worker is of this run: others may run on the same machine.
+    pub(super) fn has_worker(&self, worker: &str) -> bool {
+        worker.split('-').any(|part| part.parse().is_ok_and(|pid: u32| self.family.contains(&pid)))
+    }
+
     /// Whether it has ended.
     pub(super) fn is_over(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())

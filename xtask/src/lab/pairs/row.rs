@@ -1,5 +1,6 @@
 //! What came of one fault, for people.
 
+use super::rig::Run;
 use crate::lab::live::Live;
 use kvprov_tests::judge::{Expected, Judgement};
 use serde_json::Value;
@@ -39,7 +40,7 @@ impl Row {
         expected: &Expected,
         judgement: Judgement,
         findings: &Value,
-        live: &Live,
+        (live, run): (&Live, &Run<'_>),
         ends: &BTreeMap<String, f64>,
         replay: Option<Result<usize, String>>,
     ) -> Self {
@@ -48,6 +49,7 @@ impl Row {
         let taken_back = live
             .sightings()
             .filter(|sighting| sighting.confidence != "risk" && !ids.contains(&sighting.id))
+            .filter(|sighting| sighting.workers.iter().any(|worker| run.has_worker(worker)))
             .map(|sighting| format!("{} {} {}", sighting.detector, sighting.cause, sighting.confidence));
         Self {
             fault: fault.to_owned(),
