@@ -235,8 +235,8 @@ fn a_publisher_that_begins_anew_behind_the_same_connection_is_seen_too() {
         room.numbers_are(&[0, 1]).await;
         // As through a proxy: the number falls back, the connection stays.
         let payload = batch(1_900_000_000.0, &[stored(1, None, 0)]);
-        double.send(vec![Vec::new(), 0u64.to_be_bytes().to_vec(), payload.clone()]);
-        double.send(vec![Vec::new(), 0u64.to_be_bytes().to_vec(), payload]);
+        double.send(&[Vec::new(), 0u64.to_be_bytes().to_vec(), payload.clone()]);
+        double.send(&[Vec::new(), 0u64.to_be_bytes().to_vec(), payload]);
         room.numbers_are(&[0, 1, 0]).await;
         assert!(room.lost().is_empty());
     });
@@ -376,9 +376,9 @@ fn what_is_no_batch_is_counted_and_the_next_one_read() {
         let double = Double::start().await;
         let (room, _task) = follow(target(&double, false), None);
         double.subscribed().await;
-        double.send(vec![b"kv".to_vec()]);
-        double.send(vec![b"kv".to_vec(), b"short".to_vec(), Vec::new()]);
-        double.send(vec![b"kv".to_vec(), 0u64.to_be_bytes().to_vec(), b"\xc1".to_vec()]);
+        double.send(&[b"kv".to_vec()]);
+        double.send(&[b"kv".to_vec(), b"short".to_vec(), Vec::new()]);
+        double.send(&[b"kv".to_vec(), 0u64.to_be_bytes().to_vec(), b"\xc1".to_vec()]);
         double.publish_unheard(&[]);
         double.publish(&[stored(1, None, 0)]);
         room.numbers_are(&[1]).await;
@@ -395,7 +395,7 @@ fn a_message_that_is_too_large_ends_the_connection_and_is_a_gap() {
         let (room, _task) = follow(target(&double, false), None);
         double.subscribed().await;
         double.publish(&[stored(1, None, 0)]);
-        double.send(vec![Vec::new(), Vec::new(), vec![0; 17 << 20]]);
+        double.send(&[Vec::new(), Vec::new(), vec![0; 17 << 20]]);
         wait("the end", || room.losses.borrow().of("message too large") == 1).await;
         wait("another subscription", || room.states.borrow().len() >= 3).await;
         double.publish_unheard(&[]);

@@ -125,7 +125,6 @@ fn read_map(mut fields: Fields) -> Result<Event, &'static str> {
             || ["extra_keys", "cache_salt"].iter().any(|name| fields.get(*name).is_some_and(is_something)),
         adapter,
         kind,
-        ..Event::default()
     })
 }
 

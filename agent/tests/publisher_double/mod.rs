@@ -208,12 +208,12 @@ impl Double {
 
     pub(crate) fn publish(&self, events: &[Value]) {
         let (seq, payload) = self.publish_unheard(events);
-        self.send(vec![b"kv".to_vec(), seq.to_be_bytes().to_vec(), payload]);
+        self.send(&[b"kv".to_vec(), seq.to_be_bytes().to_vec(), payload]);
     }
 
     /// Sends frames of any kind.
-    pub(crate) fn send(&self, parts: Parts) {
-        self.shared.subscribers.borrow_mut().retain(|subscriber| subscriber.send(parts.clone()).is_ok());
+    pub(crate) fn send(&self, parts: &[Vec<u8>]) {
+        self.shared.subscribers.borrow_mut().retain(|subscriber| subscriber.send(parts.to_vec()).is_ok());
     }
 
     pub(crate) async fn subscribed(&self) {
