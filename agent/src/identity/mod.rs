@@ -224,9 +224,11 @@ impl Identities {
             if was_full && !load.in_doubt && matches!(value, Value::Provisional(_)) {
                 continue;
             }
+            // Of a first load nothing was known that could end. Other directories may hold files of the same name.
+            let ends = load.in_doubt;
             load.in_doubt &= matches!(value, Value::Provisional(_));
             load.told = Some(told);
-            tell(&self.options, key, load, &value, sink);
+            tell(&self.options, key, load, &value, ends, sink);
         }
     }
 
@@ -297,7 +299,9 @@ impl Identities {
     }
 }
 
-fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, sink: Sink<'_>) {
+/// Tells what a load gives. `ends`: what was known before holds no more, also where the new value is not known; without a
+/// value it is the algorithm that says so.
+fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, ends: bool, sink: Sink<'_>) {
     let files = load.files.len();
     let factor = &key.factor;
     let (value, state, says, lane) = match value {
@@ -323,7 +327,7 @@ fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, si
     let body = Body::Factor(Factor {
         factor: Some(factor.clone()),
         adapter: adapter.filter(|adapter| !adapter.is_empty()),
-        algorithm: Some("sha256".to_owned()),
+        algorithm: (ends || value.is_some()).then(|| "sha256".to_owned()),
         value,
         state: Some(state),
         origin: Some(format!("open {}", load.path)),

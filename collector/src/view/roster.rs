@@ -350,12 +350,6 @@ impl Member {
         }
     }
 
-    /// Names of adapters that requests may ask for, as arguments, calls and declarations give them.
-    pub fn adapter_names(&self) -> BTreeSet<&str> {
-        let declared = self.adapters.keys().filter(|key| !key.contains('/'));
-        declared.chain(self.directories.keys()).map(String::as_str).collect()
-    }
-
     /// Whether it ran at a time, as far as is known. What ends with the worker may be dated a moment after its end.
     pub fn ran_at(&self, at: WallTime) -> bool {
         let began = self.told.is_none_or(|(first, _)| first <= at);

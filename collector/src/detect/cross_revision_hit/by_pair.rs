@@ -242,13 +242,6 @@ fn mismatch(
         if let Some((cause, _, what)) = difference(&made, &used) {
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
-        for name in prefiller.adapter_names().intersection(&decoder.adapter_names()) {
-            let (made, used) = (prefiller.factors_at(at, Some(*name)), decoder.factors_at(at, Some(*name)));
-            if let Some((cause, _, what)) = difference(&made, &used) {
-                let what = format!("{what}, if the request used the adapter {name}");
-                return Some((cause, Confidence::Suspected, what));
-            }
-        }
     }
     // KV of another element type that was transferred all the same was read as something it is not.
     [fact::DTYPE, fact::KV_CACHE_DTYPE].iter().find_map(|name| {
