@@ -19,6 +19,9 @@ use kvprov_model::observation::{Body, Observation, SourceKind};
 use manifest::Manifest;
 use std::path::{Path, PathBuf};
 
+/// Directories of one recording: an agent that fails as often has another trouble.
+const PARTS: u32 = 64;
+
 /// Why a recording cannot be made, or not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -63,6 +66,25 @@ impl Recorder {
             files: Files::new(directory.to_owned()),
             buffer: Vec::new(),
         })
+    }
+
+    /// Begins a recording; where an agent before this one recorded, beside that one's, in a directory with a number behind
+    /// its name. All of them are replayed together.
+    ///
+    /// # Errors
+    /// When no directory can be made, or there are [`PARTS`] already.
+    pub fn go_on(directory: &Path) -> Result<Self, RecordError> {
+        let mut name = directory.as_os_str().to_owned();
+        for part in 2..=PARTS {
+            match Self::create(Path::new(&name)) {
+                Err(RecordError::NotEmpty(_)) => {
+                    directory.as_os_str().clone_into(&mut name);
+                    name.push(format!(".{part}"));
+                }
+                other => return other,
+            }
+        }
+        Self::create(Path::new(&name))
     }
 
     /// Takes what describes workers, and KV events. What logs and records say is not taken: the recording holds them.

@@ -150,3 +150,15 @@ fn a_directory_that_holds_something_is_refused() {
     let error = Recorder::create(directory.path()).unwrap_err();
     assert!(error.to_string().contains("of its own"), "{error}");
 }
+
+#[test]
+fn an_agent_that_starts_again_records_beside_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let recording = directory.path().join("kept");
+    for _ in 0..3 {
+        Recorder::go_on(&recording).unwrap().flush().unwrap();
+    }
+    for name in ["kept", "kept.2", "kept.3"] {
+        assert!(directory.path().join(name).join("incident.toml").exists(), "{name}");
+    }
+}

@@ -53,7 +53,7 @@ impl Hub {
         recording: Option<&Path>,
         readiness: Arc<Readiness>,
     ) -> Result<Self, RecordError> {
-        let recorder = recording.map(Recorder::create).transpose()?;
+        let recorder = recording.map(Recorder::go_on).transpose()?;
         readiness.set("discovery", Part::NotReady("the processes of this node are looked at".to_owned()));
         Ok(Self {
             outbox,

@@ -31,6 +31,11 @@ pub(crate) enum Children {
 pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCode> {
     logging::begin("warn");
     let config = common.config(Half::Collector)?;
+    if let Some(recording) = &common.record
+        && std::fs::read_dir(recording).is_ok_and(|mut held| held.next().is_some())
+    {
+        anyhow::bail!("{} is not empty; a recording needs a directory of its own", recording.display());
+    }
     let held = Status::own()?;
     let (programs, mut blind) = programs(&config);
     let sees_calls = match (programs.ring().is_some(), blind.is_empty()) {
