@@ -182,9 +182,9 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let folder = model();
         let wait = || std::sync::mpsc::channel::<()>().1.recv_timeout(std::time::Duration::from_millis(50));
-        drop(wait());
+        let _ = wait();
         let started = WallTime(Now::read().wall);
-        drop(wait());
+        let _ = wait();
         std::fs::rename(folder.path().join("README.md"), folder.path().join("NOTES.md")).unwrap();
         assert!(std::fs::metadata(folder.path()).unwrap().ctime() >= started.0 / SECOND);
         assert!(known(folder.path(), started).iter().all(|(_, is_known)| !is_known));

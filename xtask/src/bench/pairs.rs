@@ -34,6 +34,9 @@ pub(super) struct Place {
     pub(super) binary: PathBuf,
 }
 
+/// One way to measure a pace.
+type Way = fn(&Pace) -> f64;
+
 /// What one turn beside kvprov showed.
 struct Beside {
     pace: Pace,
@@ -75,7 +78,7 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
 
 fn figures(turns: &[([Pace; 2], Beside)]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let ways: [(&str, fn(&Pace) -> f64); 2] =
+    let ways: [(&str, Way); 2] =
         [("requests a second", |pace| pace.rate), ("time to the first token", |pace| pace.first_token)];
     for (name, way) in ways {
         let band = turns.iter().map(|([a, b], _)| (way(a) / way(b)).ln().abs()).fold(0.0, f64::max).exp();
