@@ -134,7 +134,7 @@ fn a_port_is_read_as_soon_as_it_listens() {
     worker.settings.insert("port".to_owned(), address.port().to_string());
     let mut scraper = scraper(folder.path(), options());
     scraper.worker(&worker, &room);
-    room::for_a_while(&mut scraper, &room, std::time::Duration::from_millis(300));
+    room::for_a_while(&mut scraper, &room, Duration::from_millis(300));
     assert!(room.blind().is_empty() && scraper.counts().failures.is_empty(), "it is still loading");
     let double = Double::on(std::net::TcpListener::bind(address).unwrap());
     double.page("/metrics", &page(1, 1));
