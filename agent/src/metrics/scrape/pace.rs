@@ -1,16 +1,16 @@
 //! When an endpoint is read again.
 //!
-//! Reading an endpoint takes at most a hundredth of a processor, and its answers are waited for at most a twentieth of the
+//! Reading an endpoint takes at most a hundredth of a processor, and its answers are waited for at most a fifth of the
 //! time, whatever a page costs: a large or a slow page is read more seldom. Waiting alone is no work of ours, but it may be
-//! work of the engine.
+//! work of the engine; most of it is the engine's other work, or a machine that is busy.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 /// Of own processor time, the part that one endpoint may take is one in so many.
 const WORK_SHARE: u32 = 100;
-/// The same of the time between a question and the end of its answer.
-const WAIT_SHARE: u32 = 20;
+/// After the time between a question and the end of its answer, so many times as long passes without a question.
+const WAIT_SHARE: u32 = 4;
 /// However slow a page is, it is read this often.
 const LONGEST: Duration = Duration::from_secs(600);
 /// An endpoint that fails is asked again at the latest after this.
@@ -109,7 +109,7 @@ mod tests {
         for seed in 0..100 {
             let wait = pace().after(Wait::Read, worked(400), seed);
             assert!(wait >= 36_000 * MILLI, "{wait:?}");
-            let wait = pace().after(Wait::Read, waited(400), seed);
+            let wait = pace().after(Wait::Read, waited(2_000), seed);
             assert!((7_200 * MILLI..=8_000 * MILLI).contains(&wait), "{wait:?}");
         }
         assert!(pace().after(Wait::Read, worked(3_600_000), 1) <= LONGEST);
