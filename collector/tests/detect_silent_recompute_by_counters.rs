@@ -40,7 +40,36 @@ fn prompts_computed_on_both_workers_without_a_transfer_are_suspected() {
     assert_eq!(scene.only(&RECOMPUTE).confidence, Confidence::Suspected);
 }
 
+#[test]
+fn prompts_computed_before_the_page_that_counts_their_answers_are_suspected() {
+    let mut scene = counted_only(&[(counter::PROMPT_LOCAL_COMPUTE, 2400.0)]);
+    scene.at("08:02:00").on("d0").tell(counted("08:01:00", &[(counter::REQUESTS_ANSWERED, 24.0)]));
+    assert_eq!(scene.only(&RECOMPUTE).tokens, 2376);
+}
+
 // === stays quiet ===
+
+#[test]
+fn a_decode_only_leg_that_ends_after_the_page_explains_what_was_computed_before() {
+    let mut scene = Scene::new();
+    scene.worker("d0").decode();
+    scene.worker("r0").router();
+    let mut leg = decode_leg("lab-3", false, 102);
+    leg.duration_ns = Some(20_000_000_000);
+    scene.at("08:01:10").on("r0").tell(Body::RequestLeg(leg));
+    // Another request, whose KV arrived, was answered meanwhile.
+    let values = [(counter::PROMPT_LOCAL_COMPUTE, 102.0), (counter::REQUESTS_ANSWERED, 1.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+    scene.assert_silent();
+}
+
+#[test]
+fn prompts_computed_again_after_a_preemption_wait_for_no_answer() {
+    let values = [(counter::PROMPT_LOCAL_COMPUTE, 2400.0), (counter::PREEMPTIONS, 3.0)];
+    let mut scene = counted_only(&values);
+    scene.at("08:02:00").on("d0").tell(counted("08:01:00", &[(counter::REQUESTS_ANSWERED, 24.0)]));
+    scene.assert_silent();
+}
 
 #[test]
 fn preemption_is_no_recompute() {

@@ -319,6 +319,15 @@ impl Interval {
         self.counters.totals.get(counter).copied()
     }
 
+    /// Whether something that lasted from one time to another was going on in the interval, with the same tolerance as
+    /// [`Interval::contains`].
+    pub fn overlaps(&self, begin: Option<WallTime>, end: Option<WallTime>) -> bool {
+        let (Some(since), Some(until), Some(begin), Some(end)) = (self.since, self.until, begin, end) else {
+            return false;
+        };
+        begin <= until && end >= since.plus(-kvprov_model::clock::SECOND)
+    }
+
     /// Whether a time lies in the interval, with a second of tolerance for clocks that print whole seconds.
     pub fn contains(&self, time: Option<WallTime>) -> bool {
         let (Some(since), Some(until), Some(time)) = (self.since, self.until, time) else { return false };

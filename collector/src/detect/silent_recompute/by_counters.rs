@@ -8,6 +8,7 @@ use super::draft_for;
 use crate::detect::draft::Draft;
 use crate::detect::unarrived::Decided;
 use crate::view::{Interval, View};
+use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::Role;
@@ -32,10 +33,15 @@ pub(super) fn add(
     let block = member.number(fact::BLOCK_SIZE).unwrap_or(16.0);
     let explained = Explained::by_routers(view, worker);
     let nobody = BTreeSet::new();
+    let mut early = Early::default();
     for interval in view.intervals(worker).iter() {
         let computed = interval.increase(counter::PROMPT_LOCAL_COMPUTE);
         let answered = interval.increase(counter::REQUESTS_ANSWERED);
-        let above = computed - baseline * answered;
+        if early.waits(interval, computed, answered, block) {
+            continue;
+        }
+        let interval = &early.joined(interval);
+        let above = computed + early.take() - baseline * answered;
         // A failure or a routing decision that explains the tokens may be told a little later than they are counted.
         let until = interval.until.map(|until| until.plus(SETTLE));
         let heard = view.heard(view.witnesses(worker, &nobody), until);
@@ -75,12 +81,44 @@ pub(super) fn add(
     }
 }
 
+/// Prompts that were computed in intervals before the one in which they were answered.
+#[derive(Default)]
+struct Early {
+    tokens: f64,
+    since: Option<WallTime>,
+}
+
+impl Early {
+    /// Whether an interval computed prompts and answered nobody: what it computed is judged with the next answer.
+    /// Where a preemption explains them they are forgotten.
+    fn waits(&mut self, interval: &Interval, computed: f64, answered: f64, block: f64) -> bool {
+        if interval.increase(counter::PREEMPTIONS) > 0.0 {
+            *self = Self::default();
+        } else if answered < 1.0 && computed >= block {
+            self.tokens += computed;
+            self.since = self.since.or(interval.since);
+            return true;
+        }
+        false
+    }
+
+    /// The interval from the begin of what waits.
+    fn joined(&self, interval: &Interval) -> Interval {
+        Interval { since: self.since.or(interval.since), ..interval.clone() }
+    }
+
+    /// The tokens that wait, which wait no longer.
+    fn take(&mut self) -> f64 {
+        std::mem::take(self).tokens
+    }
+}
+
 /// What routers say of the requests that they sent to a decode worker alone.
 struct Explained {
-    /// Prompt tokens and ends of decode-only legs to this worker.
-    decode_only: Vec<(Option<kvprov_model::clock::WallTime>, f64)>,
+    /// Begins and ends of decode-only legs to this worker, and their prompt tokens.
+    decode_only: Vec<(Option<WallTime>, Option<WallTime>, f64)>,
     /// Ends of all legs to this worker.
-    legs: Vec<Option<kvprov_model::clock::WallTime>>,
+    legs: Vec<Option<WallTime>>,
     /// Decisions of routers for decode alone, by interval.
     decisions: Vec<Interval>,
     /// Prompts up to this many tokens are meant for the decode worker.
@@ -109,9 +147,9 @@ impl Explained {
             explained.legs.push(observation.envelope.wall);
             let alone = leg.request_id.as_deref().is_some_and(|id| !prefilled.contains(&RequestStem::of(id)));
             if alone && leg.kv_params_sent != Some(true) {
-                explained
-                    .decode_only
-                    .push((observation.envelope.wall, leg.prompt_tokens.unwrap_or(0) as f64));
+                let end = observation.envelope.wall;
+                let begin = end.map(|end| end.plus(-leg.duration_ns.unwrap_or(0)));
+                explained.decode_only.push((begin, end, leg.prompt_tokens.unwrap_or(0) as f64));
             }
         }
         for router in view.roster().routers() {
@@ -139,8 +177,9 @@ impl Explained {
         let by_legs: f64 = self
             .decode_only
             .iter()
-            .filter(|(end, _)| interval.contains(*end))
-            .map(|(_, tokens)| tokens)
+            // Computed early in a leg that may end in a later interval.
+            .filter(|(begin, end, _)| interval.overlaps(*begin, *end))
+            .map(|(.., tokens)| tokens)
             .sum();
         let decided: f64 = self
             .decisions
