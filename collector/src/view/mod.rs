@@ -319,6 +319,12 @@ impl Interval {
         self.counters.totals.get(counter).copied()
     }
 
+    /// The same interval, begun earlier where a time is given.
+    #[must_use]
+    pub fn beginning(&self, since: Option<WallTime>) -> Self {
+        Self { since: since.or(self.since), ..self.clone() }
+    }
+
     /// Whether something that lasted from one time to another was going on in the interval, with the same tolerance as
     /// [`Interval::contains`].
     pub fn overlaps(&self, begin: Option<WallTime>, end: Option<WallTime>) -> bool {

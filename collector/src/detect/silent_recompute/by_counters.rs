@@ -104,7 +104,7 @@ impl Early {
 
     /// The interval from the begin of what waits.
     fn joined(&self, interval: &Interval) -> Interval {
-        Interval { since: self.since.or(interval.since), ..interval.clone() }
+        interval.beginning(self.since)
     }
 
     /// The tokens that wait, which wait no longer.
