@@ -48,6 +48,8 @@ pub struct Member {
     pub losses: BTreeMap<(String, String), u64>,
     /// The first and the last time at which something was said of who it is.
     pub told: Option<(WallTime, WallTime)>,
+    /// Something of that has no date.
+    is_undated: bool,
     /// Factors of the worker over time.
     factors: BTreeMap<String, Timeline<Factor>>,
     /// Factors that are not fully known: they stand only where no full one does.
@@ -113,6 +115,7 @@ impl Roster {
                 pod: None,
                 losses: BTreeMap::new(),
                 told: None,
+                is_undated: false,
                 factors: BTreeMap::new(),
                 hints: BTreeMap::new(),
                 adapters: BTreeMap::new(),
@@ -226,6 +229,7 @@ fn port_of(endpoint: &str) -> Option<&str> {
 impl Member {
     fn take(&mut self, observation: &Observation) {
         let wall = observation.envelope.wall;
+        self.is_undated |= wall.is_none();
         if let Some(wall) = wall {
             let (first, last) = self.told.unwrap_or((wall, wall));
             self.told = Some((first.min(wall), last.max(wall)));
@@ -350,9 +354,10 @@ impl Member {
         }
     }
 
-    /// Whether it ran at a time, as far as is known. What ends with the worker may be dated a moment after its end.
+    /// Whether it ran at a time, as far as is known: of one that is declared without a date it is not known when it began.
+    /// What ends with the worker may be dated a moment after its end.
     pub fn ran_at(&self, at: WallTime) -> bool {
-        let began = self.told.is_none_or(|(first, _)| first <= at);
+        let began = self.is_undated || self.told.is_none_or(|(first, _)| first <= at);
         began && self.gone.is_none_or(|gone| gone.plus(END_SLACK) >= at)
     }
 

@@ -90,7 +90,7 @@ fn worker(node: &NodeIdentity, port: u16) -> FoundWorker {
 }
 
 /// Runs the thread over one worker until the hub satisfies a condition; what it lost, and what it says of itself.
-fn watch(data: &Path, port: u16, is_done: impl Fn(&Hub) -> bool) -> (Arc<Hub>, serde_json::Value) {
+fn watch(data: &Path, port: u16, is_done: impl Fn(&Hub, &str) -> bool) -> (Arc<Hub>, String) {
     let options = options(data);
     let node = NodeIdentity::read(options.node.clone()).unwrap();
     // Two agents of one test, one after the other: a queue each, since what is left of the first holds its own.
@@ -109,11 +109,11 @@ fn watch(data: &Path, port: u16, is_done: impl Fn(&Hub) -> bool) -> (Arc<Hub>, s
     let thread = std::thread::spawn(move || events.run(&its_end));
     commands.send(EventCommand::Worker(Box::new(worker(&node, port)))).unwrap();
     let begun = Instant::now();
-    while !is_done(&hub) {
+    while !is_done(&hub, &readiness.to_json().to_string()) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{}", readiness.to_json());
         std::thread::yield_now();
     }
-    let parts = readiness.to_json();
+    let parts = readiness.to_json().to_string();
     end.store(true, Ordering::Relaxed);
     thread.join().unwrap();
     outbox.close();
@@ -134,12 +134,13 @@ fn a_publisher_of_a_worker_is_followed_and_after_a_restart_from_where_it_stood()
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     publisher(listener, 0..5);
-    let (first, parts) = watch(data.path(), port, |hub| cleared(hub) >= 5.0 && workers(hub) >= 1.0);
-    assert!(parts.to_string().contains(r#"{"name":"events","says":"","state":"ready"}"#), "{parts}");
+    let is_ready = |parts: &str| parts.contains(r#"{"name":"events","says":"","state":"ready"}"#);
+    let (first, _) =
+        watch(data.path(), port, |hub, parts| cleared(hub) >= 5.0 && workers(hub) >= 1.0 && is_ready(parts));
     assert!(first.losses().is_empty(), "{:?}", first.losses());
     assert_eq!(first.kv_publishers()[0], (vec!["subscribed".to_owned()], 1.0));
     // The same batches come again, and nothing is missing.
-    let (second, _) = watch(data.path(), port, |hub| workers(hub) >= 1.0);
+    let (second, _) = watch(data.path(), port, |hub, _| workers(hub) >= 1.0);
     assert!(second.losses().is_empty(), "{:?}", second.losses());
 }
 
@@ -154,9 +155,9 @@ fn a_port_that_another_process_holds_is_not_the_worker_s() {
         |hub: &Hub| hub.kv_publishers().iter().any(|(labels, count)| labels[0] == "waiting" && *count > 0.0);
     let begun = Instant::now();
     let (hub, parts) =
-        watch(data.path(), port, |hub| says(hub) && begun.elapsed() > Duration::from_millis(500));
+        watch(data.path(), port, |hub, _| says(hub) && begun.elapsed() > Duration::from_millis(500));
     other.kill().unwrap();
     other.wait().unwrap();
-    assert!(parts.to_string().contains("belongs to another process"), "{parts}");
+    assert!(parts.contains("belongs to another process"), "{parts}");
     assert_eq!((cleared(&hub), workers(&hub)), (0.0, 0.0));
 }
