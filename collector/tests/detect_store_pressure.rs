@@ -105,6 +105,20 @@ fn a_worker_that_holds_nothing_while_others_fill_the_store_is_starved() {
 }
 
 #[test]
+fn what_a_starved_worker_writes_later_does_not_make_it_another_finding() {
+    for (at, cause) in [("08:00:40", Cause::KeyspaceStarved), ("08:00:05", Cause::RefusedWrites)] {
+        let mut scene = Scene::new();
+        scene.worker("a0").both();
+        scene.worker("b0").both();
+        scene.at("08:00:10").on("a0").tell(wrote("file:/kv", "a-1", 4096));
+        scene.at("08:00:20").on("b0").tell(missed("file:/kv", "b-1"));
+        scene.at("08:00:21").on("b0").tell(store_says("refused", 2));
+        scene.at(at).on("b0").tell(wrote("file:/kv", "b-2", 4096));
+        assert_eq!(scene.only(&PRESSURE).cause, cause, "{at}");
+    }
+}
+
+#[test]
 fn writers_that_wait_again_and_again_are_suspected_pressure() {
     let mut scene = Scene::new();
     scene.worker("e0");

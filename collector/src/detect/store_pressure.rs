@@ -7,6 +7,7 @@ use super::draft::Draft;
 use super::{Subject, words};
 use crate::ledger::{IndexKey, IndexKind};
 use crate::view::View;
+use kvprov_model::clock::WallTime;
 use kvprov_model::counter;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
@@ -137,6 +138,12 @@ impl Pressure {
         self.proofs.push(observation.clone());
     }
 
+    /// When pressure was first told by a worker.
+    fn first_sign(&self, worker: &WorkerId) -> Option<WallTime> {
+        let own = self.proofs.iter().filter(|proof| proof.envelope.worker.as_ref() == Some(worker));
+        own.filter_map(|proof| proof.envelope.wall).min()
+    }
+
     fn finish(mut self, view: &View<'_>, store: &str) -> Option<Finding> {
         // In the order of time: the first ones are shown, whoever tells of it later.
         self.proofs.sort_by_key(|proof| (proof.envelope.wall, proof.envelope.id));
@@ -146,7 +153,7 @@ impl Pressure {
         if only_waits && self.waits < WAITS {
             return None;
         }
-        let starving = self.workers.iter().find(|worker| starves(view, worker));
+        let starving = self.workers.iter().find(|worker| starves(view, worker, self.first_sign(worker)));
         let cause = if starving.is_some() {
             Cause::KeyspaceStarved
         } else if starved {
@@ -189,15 +196,18 @@ impl Pressure {
     }
 }
 
-/// Whether a refused worker has nothing in its store while another has.
-fn starves(view: &View<'_>, worker: &WorkerId) -> bool {
+/// Whether a worker had nothing in its store while another had, when pressure was first told: what it may write later, once
+/// there is room, changes nothing about that.
+fn starves(view: &View<'_>, worker: &WorkerId, at: Option<WallTime>) -> bool {
     let mut others_wrote = false;
     for key in view.keys(IndexKind::Store) {
         let IndexKey::Store(store) = key else { continue };
         let wrote = |who: &dyn Fn(&WorkerId) -> bool, store: &StoreId| {
             view.store(store).iter().any(|o| match &o.body {
                 Body::Artifact(a) => {
-                    a.action == Some(ArtifactAction::Written) && o.envelope.worker.as_ref().is_some_and(who)
+                    let is_before = at.is_none_or(|at| o.envelope.wall.is_none_or(|wall| wall <= at));
+                    let is_written = a.action == Some(ArtifactAction::Written);
+                    is_written && is_before && o.envelope.worker.as_ref().is_some_and(who)
                 }
                 _ => false,
             })
