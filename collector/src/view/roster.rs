@@ -48,7 +48,7 @@ pub struct Member {
     pub losses: BTreeMap<(String, String), u64>,
     /// The first and the last time at which something was said of who it is.
     pub told: Option<(WallTime, WallTime)>,
-    /// Something of that has no date.
+    /// A factor is declared to hold from the beginning, whenever that was.
     is_undated: bool,
     /// Factors of the worker over time.
     factors: BTreeMap<String, Timeline<Factor>>,
@@ -229,7 +229,7 @@ fn port_of(endpoint: &str) -> Option<&str> {
 impl Member {
     fn take(&mut self, observation: &Observation) {
         let wall = observation.envelope.wall;
-        self.is_undated |= wall.is_none();
+        self.is_undated |= wall.is_none() && matches!(observation.body, Body::Factor(_));
         if let Some(wall) = wall {
             let (first, last) = self.told.unwrap_or((wall, wall));
             self.told = Some((first.min(wall), last.max(wall)));
@@ -354,7 +354,7 @@ impl Member {
         }
     }
 
-    /// Whether it ran at a time, as far as is known: of one that is declared without a date it is not known when it began.
+    /// Whether it ran at a time, as far as is known: where factors are declared without a date it is not known when it began.
     /// What ends with the worker may be dated a moment after its end.
     pub fn ran_at(&self, at: WallTime) -> bool {
         let began = self.is_undated || self.told.is_none_or(|(first, _)| first <= at);
