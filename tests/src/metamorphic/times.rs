@@ -12,13 +12,14 @@ use regex::{Captures, Regex};
 use std::cell::Cell;
 use toml::Value;
 
-/// A date with year; a date without; glog's; a JSON number of unix seconds under `ts` or `t`; the same as a metric.
+/// A date with year; a date without; glog's; a JSON number of unix seconds under `ts` or `t`; the same as a metric, in both ways to write it.
 const CLOCKS: &str = r#"(?mx)
     (?P<year>20[12]\d)-(?P<m1>\d\d)-(?P<d1>\d\d)(?P<s1>[T\ ])(?P<t1>\d\d:\d\d:\d\d)
   | (?P<before>^|[^\d-])(?P<m2>\d\d)-(?P<d2>\d\d)\ (?P<t2>\d\d:\d\d:\d\d)
   | (?P<glog>\b[IWEF])(?P<m3>\d\d)(?P<d3>\d\d)\ (?P<t3>\d\d:\d\d:\d\d)(?P<point>\.)
   | (?P<key>"(?:ts|t)":\ ?)(?P<unix>1[5-9]\d{8})\b
   | (?P<blank>\}\ )(?P<metric>1[67]\d{8})(?P<rest>(?:\.\d+)?$)
+  | (?P<space>\}\ )(?P<large>1\.[67]\d+e\+09)$
 "#;
 
 pub(super) fn later(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
@@ -64,6 +65,11 @@ impl Shift {
                 .map(|new| format!("{}{}{}", part("glog"), new.strftime("%m%d %H:%M:%S"), part("point")))
         } else if found.name("unix").is_some() {
             self.unix(part("unix")).map(|new| format!("{}{new}", part("key")))
+        } else if found.name("large").is_some() {
+            part("large").parse::<f64>().ok().map(|old| {
+                self.seen.set(true);
+                format!("{}{:.6}", part("space"), old + self.seconds as f64)
+            })
         } else {
             self.unix(part("metric")).map(|new| format!("{}{new}{}", part("blank"), part("rest")))
         };
@@ -114,6 +120,7 @@ mod tests {
             ("2025-05-28T04:49:50.256Z  WARN x", "2025-05-29T06:49:50.256Z  WARN x"),
             (r#"{"ts":1778328012.0,"seq":0}"#, r#"{"ts":1778421612.0,"seq":0}"#),
             (r#"a{b="c"} 1778328040.0"#, r#"a{b="c"} 1778421640.0"#),
+            (r#"a{b="c"} 1.778328040e+09"#, r#"a{b="c"} 1778421640.000000"#),
         ] {
             assert_eq!(moved(before).as_deref(), Some(after));
         }
