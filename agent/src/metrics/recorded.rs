@@ -2,7 +2,9 @@
 //!
 //! Every page begins with a line that is a comment to whoever reads Prometheus' text format:
 //!
-//!     # kvprov page vllm-metrics at 2026-08-16T08:00:00.000000000Z
+//! ```text
+//! # kvprov page vllm-metrics at 2026-08-16T08:00:00.000000000Z
+//! ```
 //!
 //! A file without such a line is one page, as ever. Invariant: what is in memory is one page, at most [`MAX_PAGE`] of it.
 
