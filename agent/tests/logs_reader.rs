@@ -73,6 +73,30 @@ kind = "request_leg"
 example = "Received plugh r1: prompt: 'x', params: y"
 source = "test"
 
+[[template]]
+id = "vllm-t-update"
+text = "Reloading corge took {_:int} seconds"
+kind = "admin_call"
+set = { class = "weights_update" }
+example = "Reloading corge took 1 seconds"
+source = "test"
+
+[[template]]
+id = "vllm-t-reset"
+text = "Successfully emptied corge"
+kind = "admin_call"
+set = { class = "cache_reset", outcome = "succeeded" }
+example = "Successfully emptied corge"
+source = "test"
+
+[[template]]
+id = "vllm-t-answered"
+text = "\"POST /v1/grault HTTP/1.1\" 200"
+kind = "none"
+answers = true
+example = "\"POST /v1/grault HTTP/1.1\" 200 OK"
+source = "test"
+
 [[json]]
 id = "vllm-t-hop"
 kind = "request_leg"
@@ -502,4 +526,33 @@ proptest::proptest! {
         let chunks: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
         proptest::prop_assert_eq!(read_in(&chunks), read_in(&[text.as_bytes()]));
     }
+}
+
+/// Lines of an access log.
+fn answers(count: usize) -> String {
+    "INFO:     192.0.2.9:1 - \"POST /v1/grault HTTP/1.1\" 200 OK\n".repeat(count)
+}
+
+#[test]
+fn answers_are_told_behind_a_change_of_the_model_only_and_few_of_them() {
+    let change = "INFO 05-05 10:00:00 [x.py:1] Reloading corge took 1 seconds\n";
+    let told = |text: &str| {
+        read(text)
+            .iter()
+            .filter(|one| matches!(&one.body, Body::RequestLeg(leg) if leg.status == Some(200)))
+            .count()
+    };
+    assert_eq!(told(&answers(50)), 0);
+    assert_eq!(told(&format!("{}{change}{}", answers(50), answers(2))), 2);
+    assert_eq!(told(&format!("{change}{}", answers(5_000))), 16);
+}
+
+#[test]
+fn answers_behind_a_reset_of_the_cache_are_not_told() {
+    let text = format!(
+        "INFO 05-05 10:00:00 [x.py:1] Reloading corge took 1 seconds\n\
+         INFO 05-05 10:00:01 [x.py:1] Successfully emptied corge\n{}",
+        answers(3)
+    );
+    assert!(read(&text).iter().all(|one| !matches!(one.body, Body::RequestLeg(_))));
 }

@@ -51,6 +51,45 @@ fn prefix_hits_after_a_weight_update_are_suspected() {
     assert!(places(&found).contains("e.log:3") && places(&found).contains("08:01:20.prom:0"));
 }
 
+/// The engine's log tells that it answered some request.
+fn answered(scene: &mut Scene, at: &str, line: i64) {
+    let leg = RequestLeg { status: Some(200), ..RequestLeg::default() };
+    scene.at(at).on("e0").line("e.log", line).tell(Body::RequestLeg(leg));
+}
+
+#[test]
+fn hits_of_an_interval_that_the_change_ends_count_when_a_request_was_answered_behind_it() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    answered(&mut scene, "08:01:00", 5);
+    hit_afterwards(&mut scene, "08:00:50", "08:01:01");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.tokens), (Confidence::Suspected, 576));
+    assert!(places(&found).contains("e.log:5"), "{:?}", places(&found));
+}
+
+#[test]
+fn an_engine_that_began_within_the_interval_had_computed_something_when_it_answered_before_the_change() {
+    for (answers, is_found) in [(2.0, true), (1.0, false)] {
+        let mut scene = Scene::new();
+        scene.worker("e0").both().fact(fact::PREFIX_CACHING, "true");
+        scene.at("08:00:55").on("e0").tell(counted("08:00:50", &[(counter::PROMPT_TOTAL, 0.0)]));
+        scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+        answered(&mut scene, "08:01:00", 5);
+        let values = [(counter::PREFIX_HITS, 96.0), (counter::REQUESTS_ANSWERED, answers)];
+        scene.at("08:01:06").on("e0").line("m.prom", 0).tell(counted("08:00:55", &values));
+        assert_eq!(scene.by(&CROSSED).len(), usize::from(is_found), "{answers} answers");
+    }
+}
+
+#[test]
+fn an_adapter_whose_first_content_was_overwritten_before_it_was_read_is_not_the_same() {
+    let mut scene = reloaded("name_and_path", "/lora/a");
+    scene.worker("e0").loaded("08:01:00", "/lora/a", "11");
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    assert_eq!(scene.only(&CROSSED).confidence, Confidence::Suspected);
+}
+
 /// A reset of the prefix cache that was refused.
 fn refused() -> Body {
     Body::AdminCall(AdminCall {
@@ -179,6 +218,24 @@ fn a_first_request_that_hits_what_only_another_adapter_stored_is_suspected() {
 }
 
 // === stays quiet ===
+
+#[test]
+fn hits_of_an_interval_that_the_change_ends_are_older_when_nobody_was_answered_behind_it() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    hit_afterwards(&mut scene, "08:00:50", "08:01:01");
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn answers_before_the_change_or_in_a_later_interval_say_nothing_of_its_hits() {
+    let mut scene = warm();
+    answered(&mut scene, "08:00:59", 2);
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    answered(&mut scene, "08:01:30", 9);
+    hit_afterwards(&mut scene, "08:00:50", "08:01:01");
+    scene.assert_quiet(&CROSSED);
+}
 
 #[test]
 fn an_adapter_loaded_again_with_equal_content_is_quiet() {

@@ -37,7 +37,12 @@ fn two_dead_peers() -> Scene {
 
 /// A request that ended at a time after so many seconds, over a healthy peer.
 fn answered_after(scene: &mut Scene, end: &str, seconds: i64) {
-    let leg = RequestLeg { duration_ns: Some(seconds * SECOND), ..decode_leg("healthy", true, 50) };
+    ended(scene, "healthy", end, seconds);
+}
+
+/// The router tells that a request ended after so many seconds.
+fn ended(scene: &mut Scene, request: &str, end: &str, seconds: i64) {
+    let leg = RequestLeg { duration_ns: Some(seconds * SECOND), ..decode_leg(request, true, 50) };
     scene.at(end).on("r0").line("r.log", 8).tell(Body::RequestLeg(leg));
 }
 
@@ -111,6 +116,22 @@ fn timeouts_that_came_one_by_one_are_no_queue() {
     scene.at("08:00:15").on("d0").tell(handshake_with("e-1", "lab-1", Cause::HandshakeTimeout));
     scene.at("08:01:20").on("d0").tell(handshake_with("e-2", "lab-2", Cause::HandshakeTimeout));
     scene.assert_quiet(&STALL);
+}
+
+#[test]
+fn a_request_that_came_when_the_one_before_it_was_answered_is_no_queue() {
+    let mut scene = two_dead_peers();
+    ended(&mut scene, "lab-1", "08:00:15", 5);
+    ended(&mut scene, "lab-2", "08:00:21", 5);
+    scene.assert_quiet(&STALL);
+}
+
+#[test]
+fn requests_that_were_there_together_are_a_queue() {
+    let mut scene = two_dead_peers();
+    ended(&mut scene, "lab-1", "08:00:15", 5);
+    ended(&mut scene, "lab-2", "08:00:21", 10);
+    assert_eq!(scene.only(&STALL).count, 2);
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub(crate) struct RawTemplate {
     pub(crate) multiline: bool,
     #[serde(default)]
     pub(crate) folds: bool,
+    #[serde(default)]
+    pub(crate) answers: bool,
     pub(crate) example: Spanned<String>,
     pub(crate) source: String,
 }

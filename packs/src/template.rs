@@ -36,6 +36,9 @@ pub struct Template {
     pub multiline: bool,
     /// Equal ones fold into one observation with `times`.
     pub folds: bool,
+    /// By such a line the engine says that it has answered a prompt, without saying which: told only behind a change of
+    /// its model, since there is one for every request.
+    pub answers: bool,
     /// A full message as printed.
     pub example: String,
     /// Where it was read.

@@ -5,6 +5,7 @@
 //! that may matter or that follow one which may run on. A line without meaning, or one that only repeats what was
 //! folded before, is taken without an allocation.
 
+use super::answers::Answers;
 use super::candidates::Candidates;
 use super::carry::Carry;
 use super::clock::{ClockPlacer, Stamps};
@@ -96,6 +97,7 @@ pub(super) struct Interpreter<'p> {
     undated: Undated,
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
+    pub(super) answers: Answers,
     room: Room,
 }
 
@@ -130,6 +132,7 @@ impl<'p> Interpreter<'p> {
             last_severe: None,
             undated: Undated::default(),
             taken: None,
+            answers: Answers::default(),
             room: Room::default(),
         }
     }
@@ -153,6 +156,7 @@ impl<'p> Interpreter<'p> {
         self.troubles = Folds::default();
         self.news = News::default();
         self.last_severe = None;
+        self.answers = Answers::default();
     }
 
     /// What a seam carries.
@@ -296,8 +300,12 @@ impl<'p> Interpreter<'p> {
         }
         let mut found = match self.sight(&statement.message) {
             Some(sight) if is_silent(&sight) => {
+                let answers = sight.template.answers;
                 self.record_words(&statement, out);
                 self.note_known(&statement, out);
+                if answers && self.answers.is_wanted() {
+                    (out.tell)(self.answers.told(&statement));
+                }
                 return;
             }
             sight => sight.map(|sight| sight.read()),

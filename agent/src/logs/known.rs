@@ -27,6 +27,7 @@ impl<'p> Interpreter<'p> {
         let mut worker = Worker::default();
         if let Some(mut body) = found.body() {
             self.learn(&body, found);
+            self.answers.note(&body);
             match &mut body {
                 Body::Worker(own) => worker = std::mem::take(own),
                 _ => self.tell_body(statement, found, body, times, out),

@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 
 /// Timeouts of one queue follow each other within this time: five seconds each, and scheduling.
 const QUEUE_STEP: i64 = 9 * SECOND;
+/// Routers tell a request when it ends, which is this long after its own handshake gave up, at most.
+const TOLD_WITHIN: i64 = 10 * SECOND;
 /// A request that waited at least this long behind others did not wait for its own peer alone.
 const WAITED: i64 = 5 * SECOND;
 
@@ -34,7 +36,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     for trouble in timeouts {
         let joins = queues.last().and_then(|queue| queue.last()).is_some_and(|before| {
             let gap = trouble.last.zip(before.last).map_or(i64::MAX, |(a, b)| a.since(b));
-            gap <= QUEUE_STEP
+            gap <= QUEUE_STEP && !came_after(view, before, &trouble)
         });
         match queues.last_mut() {
             Some(queue) if joins => queue.push(trouble),
@@ -69,6 +71,11 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
         });
     }
     if behind.is_empty() {
+        // That the requests came one after the other, which is no queue, is told when the last of them has ended.
+        let heard = view.heard(view.witnesses(worker, &BTreeSet::new()), Some(last.plus(TOLD_WITHIN)));
+        if !heard.is_settled() {
+            return None;
+        }
         draft.unknown("whether a request to a healthy peer waited behind them");
     } else {
         draft.at_least(Confidence::Confirmed);
@@ -79,6 +86,21 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
         last.since(first) / SECOND + 5
     );
     Some(draft.finish(summary, words::advice(&Detector::HandshakeStall, &Cause::HandshakeTimeout)))
+}
+
+/// Whether a request reached the decode side only when the one before it had been answered: it stood in no queue.
+fn came_after(view: &View<'_>, before: &unarrived::Trouble, trouble: &unarrived::Trouble) -> bool {
+    let legs = view.router_legs();
+    let span = |trouble: &unarrived::Trouble| {
+        let stem = trouble.stem.as_ref()?;
+        let (observation, leg) = legs.iter().find(|(_, leg)| {
+            leg.leg == Some(Role::Decode)
+                && leg.request_id.as_deref().is_some_and(|id| RequestStem::of(id) == *stem)
+        })?;
+        let end = observation.envelope.wall?;
+        Some((end.plus(-leg.duration_ns?), end))
+    };
+    matches!((span(before), span(trouble)), (Some((_, ended)), Some((began, _))) if began >= ended)
 }
 
 /// Requests of this worker to other peers that began before the queue ended and lasted into it.

@@ -424,6 +424,11 @@ impl Member {
         self.adapter_timeline(adapter, time)?.at(time)
     }
 
+    /// The digest of an adapter that was stated up to a time.
+    pub fn adapter_stated_at(&self, adapter: &str, time: WallTime) -> Option<&Factor> {
+        self.adapter_timeline(adapter, Some(time))?.stated_at(time)
+    }
+
     /// Times at which a semantic factor changed while the worker lived, with the factor's name.
     pub fn changes(&self) -> Vec<(WallTime, String)> {
         let mut changes = Vec::new();

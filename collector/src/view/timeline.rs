@@ -59,6 +59,12 @@ impl<T: Ord + Clone> Timeline<T> {
         (!ended && !self.disputed.contains(from)).then_some(value)
     }
 
+    /// What was stated up to a time; unlike [`Timeline::at`] it takes no later statement for an earlier time.
+    pub fn stated_at(&self, time: WallTime) -> Option<&T> {
+        self.from.range(..=Some(time)).next_back()?;
+        self.at(Some(time))
+    }
+
     /// The last statement, and the time from which it holds; `None` where it is disputed or no longer known.
     pub fn last(&self) -> Option<(Option<WallTime>, &T)> {
         let (from, value) = self.from.iter().next_back()?;

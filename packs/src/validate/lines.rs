@@ -109,6 +109,7 @@ impl Build {
             implied_versions,
             multiline: raw.multiline,
             folds: raw.folds,
+            answers: raw.answers,
             example: raw.example.get_ref().clone(),
             source: raw.source.clone(),
             at_start: raw.at_start || raw.user_text,

@@ -169,8 +169,8 @@ fn changes(view: &View<'_>, member: &Member) -> Vec<Change> {
 /// Whether the files of an adapter are known to have had the same content before and after a call that loaded it.
 fn is_same_content(member: &Member, call: &AdminCall, at: Option<WallTime>) -> bool {
     let (Some(name), Some(at)) = (call.names.first(), at) else { return false };
-    let known = |time: WallTime| member.adapter_at(name, Some(time));
-    // The files are opened before the call is told.
+    let known = |time: WallTime| member.adapter_stated_at(name, time);
+    // The files are opened before the call is told. What was overwritten before it was read is not known to be the same.
     match (known(at.plus(-LOADING)), known(at_latest(at))) {
         (Some(before), Some(after)) => {
             before.is_content_digest() && before.compare(after) == Comparison::Equal
@@ -287,23 +287,70 @@ fn counted(
     tiers: &[Tier],
 ) -> Hits {
     let closed = emptied(view, &member.id, began, tiers);
+    let answered = answered_after(view, member, change, closed);
+    // Of the answers of an interval, those that the log does not tell behind the change were given before it.
+    let answered_before = |interval: &Interval| {
+        let after = answered.iter().filter(|o| o.envelope.wall <= interval.until).count() as f64;
+        after > 0.0 && interval.increase(counter::REQUESTS_ANSWERED) > after
+    };
     let held_something = intervals.iter().any(|interval| {
         interval.until < change.at.map(at_latest)
             && (interval.total(counter::PROMPT_TOTAL).unwrap_or(0.0) > 0.0
                 || interval.increase(counter::PROMPT_TOTAL) > 0.0
                 || interval.total(counter::PREFIX_QUERIES).unwrap_or(0.0) > 0.0)
-    }) || change.since.is_some();
+    }) || change.since.is_some()
+        || intervals.iter().any(|interval| touches(interval, began) && answered_before(interval));
     if !held_something {
         return Hits::new();
     }
     let mut hits = Hits::new();
-    for interval in intervals.iter().filter(|interval| mostly_within(interval, began, closed)) {
+    for interval in intervals {
         let count = names.iter().map(|name| interval.increase(name)).fold(0.0, f64::max);
-        if interval.until >= change.at && count > 0.0 {
-            hits.push((count, interval.observation.clone()));
+        if interval.until < change.at || count <= 0.0 {
+            continue;
         }
+        let served = answered.iter().find(|o| touches(interval, began) && o.envelope.wall <= interval.until);
+        if !mostly_within(interval, began, closed) && served.is_none() {
+            continue;
+        }
+        hits.push((count, interval.observation.clone()));
+        hits.extend(served.map(|answer| (0.0, answer.clone())));
     }
     hits
+}
+
+/// Answers that an engine's log tells behind the line of a change, before its cache was emptied.
+fn answered_after(
+    view: &View<'_>,
+    member: &Member,
+    change: &Change,
+    closed: Option<WallTime>,
+) -> Vec<Observation> {
+    let line = &change.proof.envelope;
+    view.worker(&member.id)
+        .iter()
+        .filter(|observation| {
+            let at = &observation.envelope;
+            is_bare_answer(&observation.body)
+                && at.stream == line.stream
+                && at.position > line.position
+                && closed.is_none_or(|closed| at.wall <= Some(closed))
+        })
+        .cloned()
+        .collect()
+}
+
+/// An answer of which nothing is known but that it was given.
+fn is_bare_answer(body: &Body) -> bool {
+    matches!(body, Body::RequestLeg(leg) if leg.request_id.is_none() && leg.leg.is_none() && leg.status == Some(200))
+}
+
+/// Whether an interval began before a change and ended after it.
+fn touches(interval: &Interval, began: Option<WallTime>) -> bool {
+    let (Some(since), Some(until), Some(began)) = (interval.since, interval.until, began) else {
+        return false;
+    };
+    (since..=until).contains(&began)
 }
 
 /// The latest moment that a stamp may mean: a clock that prints whole seconds leaves the rest of the second open.
@@ -362,7 +409,7 @@ fn loaded_from_store(view: &View<'_>, member: &Member, change: &Change) -> Optio
                 Body::Counters(counters) => {
                     counters.values.get(counter::REQUESTS_ANSWERED).is_some_and(|answered| *answered > 0.0)
                 }
-                Body::RequestLeg(leg) => leg.status.is_some(),
+                Body::RequestLeg(leg) => leg.status.is_some() && !is_bare_answer(&observation.body),
                 Body::CacheUse(used) => used.stored.unwrap_or(0) > 0,
                 _ => false,
             }
@@ -404,7 +451,9 @@ fn by_other_adapter(view: &View<'_>, member: &Member) -> Option<(Cause, Draft, S
     let mut requests: Vec<(&Observation, String)> = observations
         .iter()
         .filter_map(|observation| match &observation.body {
-            Body::RequestLeg(leg) => Some((observation, leg.adapter.clone().unwrap_or_default())),
+            Body::RequestLeg(leg) if !is_bare_answer(&observation.body) => {
+                Some((observation, leg.adapter.clone().unwrap_or_default()))
+            }
             Body::CacheUse(used) if used.adapter.is_some() => {
                 Some((observation, used.adapter.clone().unwrap_or_default()))
             }
