@@ -34,14 +34,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     step::check("build", || {
         // With the tests, which need the same packages: built by itself it would compile most of them once more, with
         // other features.
-        binary =
-            score::build(&["--workspace", "--exclude", "kvprov-loader", "--bins", "--tests", "--examples"])?;
+        binary = score::build(&["--workspace", "--bins", "--tests", "--examples"])?;
         Ok(())
     })?;
     step::check("tests", || tests(&binary, arguments.long))?;
     // By themselves: each of its processes attaches kernel programs once, and some have to have one thread.
     step::check("kernel tests", || {
-        step::cargo(&["test", "--quiet", "--package", "kvprov-loader", "--features", "attach"])
+        step::cargo(&["test", "--quiet", "--workspace", "--test", "kernel", "--test", "processes"])
     })?;
     if arguments.long {
         step::check("kills", || lab::kill::in_short(&binary))?;
@@ -57,7 +56,13 @@ fn tests(binary: &Path, long: bool) -> Result<()> {
     let mut run = step::cargo_command();
     with_binary(&mut run);
     if step::is_installed("cargo-nextest") {
-        run.args(["nextest", "run", "--workspace", "--exclude", "kvprov-loader"]);
+        run.args([
+            "nextest",
+            "run",
+            "--workspace",
+            "--filterset",
+            "not binary(kernel) & not binary(processes)",
+        ]);
         run.args(["--no-fail-fast", "--status-level", "slow"]);
         if long {
             run.args(["--run-ignored", "all"]);
@@ -68,7 +73,7 @@ fn tests(binary: &Path, long: bool) -> Result<()> {
         with_binary(&mut docs);
         return step::command(docs.args(["test", "--quiet", "--workspace", "--doc"]));
     }
-    run.args(["test", "--workspace", "--exclude", "kvprov-loader", "--no-fail-fast"]);
+    run.args(["test", "--workspace", "--no-fail-fast"]);
     if long {
         run.args(["--", "--include-ignored"]);
     }

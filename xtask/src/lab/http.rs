@@ -7,7 +7,8 @@ use std::time::Duration;
 
 /// Gets a path; the body as text.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Result<String> {
-    let patience = Duration::from_secs(5);
+    // A machine full of engines, whose disk is busy, answers late.
+    let patience = Duration::from_secs(30);
     let mut stream =
         TcpStream::connect_timeout(&address, patience).with_context(|| format!("connecting to {address}"))?;
     stream.set_read_timeout(Some(patience))?;

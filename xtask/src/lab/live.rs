@@ -4,7 +4,7 @@ use crate::lab::http;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub(crate) enum Ports {
     Usual,
 }
 
+/// How long the halves of a killed one may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// API, agent, OTLP over gRPC and over HTTP, as documented.
 const USUAL: [u16; 4] = [9470, 9471, 4317, 4318];
 
@@ -206,6 +208,12 @@ impl Drop for Live {
         // One that has ended cannot be ended again.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The halves end by themselves when their parent has gone; the next one needs their ports.
+        let begun = Instant::now();
+        let is_there = |address| TcpStream::connect(address).is_ok();
+        while begun.elapsed() < ENDS_WITHIN && (is_there(self.api) || is_there(self.agent)) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 
