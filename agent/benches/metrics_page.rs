@@ -1,16 +1,19 @@
-//! What a page of counters costs once it is there: trimming, and turning it into increases.
+//! What a page of counters costs beside waiting for it: finding who serves it, trimming, and turning it into increases.
 //!
 //! `cargo bench -p kvprov-agent --bench metrics_page` makes a page in the shape of an engine's (counters and gauges that
 //! packs know among histograms that they do not) and prints one line for each step, with its ratio to counting the lines
 //! of the same bytes. Times are those of the processor, the best of a few runs.
 #![allow(clippy::print_stdout, reason = "a bench prints what it measured")]
 
+use kvprov_agent::access::{Access, ProcFile, ProcessAccess as _};
+use kvprov_agent::endpoint;
 use kvprov_agent::metrics::{MetricsReader, Trim};
 use kvprov_agent::source::{Place, SourceContext};
 use kvprov_model::clock::WallTime;
 use kvprov_packs::Packs;
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 /// Histograms of the page; an engine has about thirty.
@@ -38,6 +41,7 @@ fn main() {
         let ratio = spent.as_secs_f64() / counting.as_secs_f64();
         println!("{name}: {:.1} us, {ratio:.1} times counting", micros(spent));
     };
+    finding(&show);
     show("trimming", best(|| drop(black_box(trim(packs, &page)))));
     let mut reader = MetricsReader::new(packs, None);
     let source = SourceContext {
@@ -59,6 +63,26 @@ fn main() {
             });
         }),
     );
+}
+
+/// Who serves a port of this process, and what reading the tables of sockets would cost.
+fn finding(show: &impl Fn(&str, Duration)) {
+    let Ok(listener) = TcpListener::bind("127.0.0.1:0") else { return };
+    let Ok(port) = listener.local_addr().map(|address| address.port()) else { return };
+    let node = Access::new(None);
+    let Ok(own) = node.identify(std::process::id()) else { return };
+    let Ok(before) = endpoint::find(&node, &[own], port, None) else { return };
+    show(
+        "finding who serves it",
+        best(|| drop(black_box(endpoint::find(&node, &[own], port, Some(&before))))),
+    );
+    let table = |file| {
+        best(|| {
+            let _ = black_box(node.read(own, file));
+        })
+    };
+    show("a table of all connections", table(ProcFile::Tcp));
+    show("and that of IPv6", table(ProcFile::Tcp6));
 }
 
 fn trim(packs: &Packs, page: &str) -> String {

@@ -97,14 +97,7 @@ pub(crate) fn run(input: &Input) -> anyhow::Result<Outcome> {
     let subjects = all_subjects(ledger.as_ref())?;
     evaluate(ledger.as_mut(), &subjects, Progress::Ended)?;
     let mut findings: Vec<Finding> = ledger.all_findings()?.into_values().flatten().collect();
-    findings.sort_by(|a, b| {
-        (b.confidence, &a.detector, a.first_seen, &a.id).cmp(&(
-            a.confidence,
-            &b.detector,
-            b.first_seen,
-            &b.id,
-        ))
-    });
+    findings.sort_by(Finding::in_lists);
     let view = View::new(ledger.as_ref(), Progress::Ended)?;
     let lineages = lineage::all(&view, MAX_LINEAGES).into_iter();
     let mut lineages: Vec<Record> =

@@ -212,6 +212,20 @@ pub struct Finding {
     pub subject: String,
 }
 
+impl Finding {
+    /// The order of lists: surest first, then by detector and time.
+    pub fn in_lists(&self, other: &Self) -> std::cmp::Ordering {
+        (other.confidence, &self.detector, self.first_seen, &self.id).cmp(&(
+            self.confidence,
+            &other.detector,
+            other.first_seen,
+            &other.id,
+        ))
+    }
+}
+
+// === impl FindingId ===
+
 impl FindingId {
     /// Derives the id. `start` identifies the beginning of the episode: the id of its first observation or, where
     /// nothing dates it, a word for the configuration that makes it.

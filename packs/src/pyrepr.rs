@@ -188,23 +188,7 @@ impl<'t, 's> Reader<'t, 's> {
         self.pos += 1;
         let mut items = Vec::new();
         let mut is_dict = false;
-        loop {
-            self.blanks();
-            match self.peek() {
-                None => {
-                    self.cut = true;
-                    break;
-                }
-                Some(b'}') => {
-                    self.pos += 1;
-                    break;
-                }
-                Some(b',') => {
-                    self.pos += 1;
-                    continue;
-                }
-                Some(_) => {}
-            }
+        while self.comes_to_item(b'}') {
             let before = self.pos;
             let item = self.value(depth + 1);
             self.blanks();
@@ -221,26 +205,29 @@ impl<'t, 's> Reader<'t, 's> {
         if is_dict { Read::Nested } else { Read::List(items) }
     }
 
-    fn sequence(&mut self, depth: usize, close: u8) -> Read {
-        self.pos += 1;
-        let mut items = Vec::new();
+    /// Whether there is one more item before `close`; passes over commas, and over `close` at the end.
+    fn comes_to_item(&mut self, close: u8) -> bool {
         loop {
             self.blanks();
             match self.peek() {
                 None => {
                     self.cut = true;
-                    break;
+                    return false;
                 }
                 Some(byte) if byte == close => {
                     self.pos += 1;
-                    break;
+                    return false;
                 }
-                Some(b',') => {
-                    self.pos += 1;
-                    continue;
-                }
-                Some(_) => {}
+                Some(b',') => self.pos += 1,
+                Some(_) => return true,
             }
+        }
+    }
+
+    fn sequence(&mut self, depth: usize, close: u8) -> Read {
+        self.pos += 1;
+        let mut items = Vec::new();
+        while self.comes_to_item(close) {
             let before = self.pos;
             match self.value(depth + 1) {
                 Read::Scalar(text) => items.push(text),

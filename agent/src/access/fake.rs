@@ -180,6 +180,18 @@ impl ProcessAccess for Fake {
         self.with(process, open, |found| found.texts.get(file.name()).cloned().ok_or(AccessError::NotFound))
     }
 
+    fn read_until(
+        &self,
+        process: ProcessId,
+        file: ProcFile,
+        piece: usize,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), AccessError> {
+        let text = self.read(process, file)?;
+        let _ = text.chunks(piece.max(1)).any(take);
+        Ok(())
+    }
+
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {
         self.with(process, false, |found| found.links.get(link.name()).cloned().ok_or(AccessError::NotFound))
     }

@@ -8,10 +8,12 @@
 //! one before: the answer is then [`AccessError::Gone`].
 
 pub mod fake;
+mod listening;
 mod node;
 
 pub use kvprov_loader::inspect::Listing;
 pub use kvprov_loader::process::{Descriptor, DirEntry, FileKind, FileStat, Link, Page, ProcFile, ProcessId};
+pub use listening::Listener;
 pub use node::{Access, READ_MAX};
 
 use std::fs::File;
@@ -65,6 +67,28 @@ pub trait ProcessAccess: Send + Sync {
     /// # Errors
     /// [`AccessError::Refused`] for most files of a process of another user.
     fn read(&self, process: ProcessId, file: ProcFile) -> Result<Vec<u8>, AccessError>;
+
+    /// As [`ProcessAccess::read`], at most `piece` bytes at a time, until `take` has enough. For texts that the kernel makes
+    /// line by line as they are read, where what is not read costs nothing.
+    ///
+    /// # Errors
+    /// As for [`ProcessAccess::read`].
+    fn read_until(
+        &self,
+        process: ProcessId,
+        file: ProcFile,
+        _piece: usize,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), AccessError> {
+        take(&self.read(process, file)?);
+        Ok(())
+    }
+
+    /// The TCP sockets of the own network namespace that listen on a port; `None` where only the tables of a process
+    /// tell.
+    fn own_listeners(&self, _port: u16) -> Option<Vec<Listener>> {
+        None
+    }
 
     /// Where a link of `/proc/PID` leads.
     ///
@@ -181,6 +205,20 @@ impl<A: ProcessAccess + ?Sized> ProcessAccess for Arc<A> {
 
     fn read(&self, process: ProcessId, file: ProcFile) -> Result<Vec<u8>, AccessError> {
         (**self).read(process, file)
+    }
+
+    fn read_until(
+        &self,
+        process: ProcessId,
+        file: ProcFile,
+        piece: usize,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), AccessError> {
+        (**self).read_until(process, file, piece, take)
+    }
+
+    fn own_listeners(&self, port: u16) -> Option<Vec<Listener>> {
+        (**self).own_listeners(port)
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {

@@ -1,5 +1,6 @@
 //! The real machine: own rights first, then the loader's.
 
+use super::listening::{self, Listener};
 use super::{AccessError, Descriptor, FileStat, Link, Listing, Page, ProcFile, ProcessAccess, ProcessId};
 use kvprov_loader::abilities::hides_processes;
 use kvprov_loader::client::{Client, ClientError};
@@ -9,12 +10,15 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Longest text of `/proc` that is read, in bytes.
 pub const READ_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of one page of descriptors.
 const PAGE_BYTES: usize = 48 * 1024;
+/// Largest piece of a text of `/proc` that is read by pieces, in bytes: less than a page, which is the most that the kernel
+/// makes at once.
+const LARGEST_PIECE: usize = 1024;
 /// Processes of one page.
 const PROCESSES: usize = 4096;
 
@@ -31,6 +35,8 @@ pub struct Access {
     /// `/proc` hides the processes of others from the agent.
     hidden: bool,
     cut: AtomicU64,
+    /// The kernel does not tell who listens; it is not asked again.
+    tells_no_listeners: AtomicBool,
 }
 
 // === impl Access ===
@@ -40,7 +46,7 @@ impl Access {
     pub fn new(loader: Option<Arc<Client>>) -> Self {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let hidden = hides_processes(&String::from_utf8_lossy(&mounts));
-        Self { loader, hidden, cut: AtomicU64::new(0) }
+        Self { loader, hidden, cut: AtomicU64::new(0), tells_no_listeners: AtomicBool::new(false) }
     }
 
     /// How often a text of `/proc` was longer than [`READ_MAX`].
@@ -72,17 +78,17 @@ impl Access {
         }
     }
 
+    fn open(&self, process: ProcessId, file: ProcFile) -> Result<OwnedFd, AccessError> {
+        let own = || OpenProcess::open(process)?.file(file);
+        self.either(reading(file), PTRACE, own, |loader| loader.proc_file(process, file))
+    }
+
     fn read_all(&self, file: &OwnedFd) -> Result<Vec<u8>, AccessError> {
-        match inspect::read_at_most(file, READ_MAX) {
-            Ok((text, complete)) => {
-                if !complete {
-                    self.cut.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(text)
-            }
-            Err(Errno::SRCH) => Err(AccessError::Gone),
-            Err(error) => Err(AccessError::Failed(format!("reading it: {error}"))),
+        let (text, complete) = inspect::read_at_most(file, READ_MAX).map_err(unread)?;
+        if !complete {
+            self.cut.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(text)
     }
 }
 
@@ -109,9 +115,46 @@ impl ProcessAccess for Access {
     }
 
     fn read(&self, process: ProcessId, file: ProcFile) -> Result<Vec<u8>, AccessError> {
-        let own = || OpenProcess::open(process)?.file(file);
-        let file = self.either(reading(file), PTRACE, own, |loader| loader.proc_file(process, file))?;
-        self.read_all(&file)
+        self.read_all(&self.open(process, file)?)
+    }
+
+    fn read_until(
+        &self,
+        process: ProcessId,
+        file: ProcFile,
+        piece: usize,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), AccessError> {
+        let file = self.open(process, file)?;
+        let mut bytes = vec![0; piece.clamp(1, LARGEST_PIECE)];
+        let mut read = 0;
+        while read < READ_MAX {
+            let count = match rustix::io::read(&file, &mut bytes) {
+                Err(Errno::INTR) => continue,
+                other => other.map_err(unread)?,
+            };
+            read += count;
+            // A file gives less than was asked for at its end alone. To be told so once more, the kernel would look
+            // through all its tables again.
+            if take(&bytes[..count]) || count < bytes.len() {
+                return Ok(());
+            }
+        }
+        self.cut.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn own_listeners(&self, port: u16) -> Option<Vec<Listener>> {
+        if self.tells_no_listeners.load(Ordering::Relaxed) {
+            return None;
+        }
+        let asked = listening::on(port);
+        if let Err(error) = &asked
+            && !listening::is_for_now(*error)
+        {
+            self.tells_no_listeners.store(true, Ordering::Relaxed);
+        }
+        asked.ok()
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {
@@ -150,6 +193,13 @@ impl ProcessAccess for Access {
         let own = || OpenProcess::open(process)?.stat_path(path, follow);
         let asked = |loader: &Client| loader.stat_path(process, path, follow);
         self.either("look at the path", READ_FILES, own, asked)
+    }
+}
+
+fn unread(error: Errno) -> AccessError {
+    match error {
+        Errno::SRCH => AccessError::Gone,
+        error => AccessError::Failed(format!("reading it: {error}")),
     }
 }
 

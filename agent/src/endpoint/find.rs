@@ -2,10 +2,11 @@
 
 use super::ProcessAccess;
 use super::addresses::{of_inet6, of_trie};
-use super::sockets::{Socket, sockets};
-use crate::access::{AccessError, Link, ProcFile, ProcessId};
+use super::sockets::{self, Socket};
+use crate::access::{AccessError, Link, Listener, ProcFile, ProcessId};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::ControlFlow;
 
 /// Processes of a worker whose descriptors are looked at.
 const MAX_PROCESSES: usize = 256;
@@ -88,34 +89,32 @@ pub fn find(
     before: Option<&Served>,
 ) -> Result<Served, NotServed> {
     let unseen = |error| NotServed::Unseen { port, error };
-    let (process, all) = table(access, processes).map_err(unseen)?;
-    let listeners: Vec<Socket> =
-        all.into_iter().filter(|socket| socket.listens && socket.local.port() == port).collect();
+    let Found { process, is_foreign, listeners } = listeners(access, processes, port).map_err(unseen)?;
     if listeners.is_empty() {
         return Err(NotServed::Silent(port));
     }
     let held = holders(access, processes, &listeners, before).map_err(unseen)?;
-    let is_ours = |socket: &Socket| held.iter().any(|held| held.inode == socket.inode);
+    let is_ours = |socket: &Listener| held.iter().any(|held| held.inode == socket.inode);
     if !listeners.iter().any(is_ours) {
         return Err(NotServed::Taken(port));
     }
-    let is_foreign = is_foreign(access, process).map_err(unseen)?;
+    let is_foreign = is_foreign.map_err(unseen)?;
     let mut addresses = Vec::new();
     for socket in listeners.iter().filter(|socket| is_ours(socket)) {
         let ways = if is_foreign {
-            from_outside(access, process, socket.local.ip()).map_err(unseen)?
+            from_outside(access, process, socket.address.ip()).map_err(unseen)?
         } else {
-            from_here(socket.local.ip())
+            from_here(socket.address.ip())
         };
         addresses.extend(ways.into_iter().map(|way| SocketAddr::new(way, port)));
     }
     if addresses.is_empty() {
-        let on_loopback = listeners.iter().any(|socket| is_ours(socket) && is_loopback(socket.local.ip()));
+        let on_loopback = listeners.iter().any(|socket| is_ours(socket) && is_loopback(socket.address.ip()));
         return Err(if on_loopback { NotServed::Loopback(port) } else { NotServed::NoAddress(port) });
     }
     // Whoever else would get a connection to an address makes it worthless.
     addresses.retain(|address| {
-        listeners.iter().all(|socket| is_ours(socket) || !answers(socket.local.ip(), address.ip()))
+        listeners.iter().all(|socket| is_ours(socket) || !answers(socket.address.ip(), address.ip()))
     });
     let mut seen = BTreeSet::new();
     addresses.retain(|address| seen.insert(*address));
@@ -139,42 +138,68 @@ pub fn is_peer(access: &dyn ProcessAccess, served: &Served, address: SocketAddr,
     let same = |one: SocketAddr, other: SocketAddr| {
         one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
     };
-    table_of(access, served.process).is_ok_and(|sockets| {
-        sockets.iter().any(|s| !s.listens && same(s.local, address) && same(s.remote, local))
+    [ProcFile::Tcp, ProcFile::Tcp6].into_iter().any(|file| {
+        let mut is_there = false;
+        let looked = sockets::each(access, served.process, file, sockets::LINES, &mut |socket| {
+            is_there = !socket.listens && same(socket.local, address) && same(socket.remote, local);
+            if is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        looked.is_ok() && is_there
     })
 }
 
-/// The sockets of the namespace of the first process that lives.
-fn table(
-    access: &dyn ProcessAccess,
-    processes: &[ProcessId],
-) -> Result<(ProcessId, Vec<Socket>), AccessError> {
+/// Who listens on a port.
+struct Found {
+    /// The first process that lives, in whose namespace it was looked.
+    process: ProcessId,
+    /// Whether that is another than the own one.
+    is_foreign: Result<bool, AccessError>,
+    listeners: Vec<Listener>,
+}
+
+/// What listens on a port in the namespace of the first process that lives.
+fn listeners(access: &dyn ProcessAccess, processes: &[ProcessId], port: u16) -> Result<Found, AccessError> {
     let mut last = AccessError::Gone;
-    for process in processes.iter().take(MAX_PROCESSES) {
-        match table_of(access, *process) {
-            Ok(sockets) => return Ok((*process, sockets)),
+    for process in processes.iter().take(MAX_PROCESSES).copied() {
+        let is_foreign = is_foreign(access, process);
+        let own = if is_foreign == Ok(false) { access.own_listeners(port) } else { None };
+        match own.map_or_else(|| of_tables(access, process, port), Ok) {
+            Ok(listeners) => return Ok(Found { process, is_foreign, listeners }),
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-fn table_of(access: &dyn ProcessAccess, process: ProcessId) -> Result<Vec<Socket>, AccessError> {
-    let mut all: Vec<Socket> = sockets(&access.read(process, ProcFile::Tcp)?).collect();
-    match access.read(process, ProcFile::Tcp6) {
-        Ok(table) => all.extend(sockets(&table)),
+/// The same, by the tables of a process.
+fn of_tables(
+    access: &dyn ProcessAccess,
+    process: ProcessId,
+    port: u16,
+) -> Result<Vec<Listener>, AccessError> {
+    let mut found = Vec::new();
+    let mut take = |socket: Socket| {
+        if !socket.listens {
+            return ControlFlow::Break(());
+        }
+        if socket.local.port() == port {
+            found.push(Listener { address: socket.local, inode: socket.inode });
+        }
+        ControlFlow::Continue(())
+    };
+    sockets::each(access, process, ProcFile::Tcp, sockets::LINE, &mut take)?;
+    match sockets::each(access, process, ProcFile::Tcp6, sockets::LINE, &mut take) {
         // A kernel without IPv6.
-        Err(AccessError::NotFound) => {}
-        Err(error) => return Err(error),
+        Ok(()) | Err(AccessError::NotFound) => Ok(found),
+        Err(error) => Err(error),
     }
-    Ok(all)
 }
 
 /// Descriptors of the worker that lead to listeners. An error only where nothing was found and something not seen.
 fn holders(
     access: &dyn ProcessAccess,
     processes: &[ProcessId],
-    listeners: &[Socket],
+    listeners: &[Listener],
     before: Option<&Served>,
 ) -> Result<Vec<Held>, AccessError> {
     let wanted: BTreeSet<u64> =

@@ -145,13 +145,14 @@ impl<'b> Value<'b> {
     }
 }
 
+fn cut<E>(_: E) -> Malformed {
+    CUT
+}
+
 // === impl Reader ===
 
 impl<'b> Reader<'b> {
     fn value(&mut self) -> Result<Value<'b>, Malformed> {
-        fn cut<E>(_: E) -> Malformed {
-            CUT
-        }
         let marker = rmp::decode::read_marker(&mut self.rest).map_err(cut)?;
         let rest = &mut self.rest;
         let signed = |number: i64| match u64::try_from(number) {
@@ -175,54 +176,40 @@ impl<'b> Reader<'b> {
             Marker::F32 => Value::Float(rest.read_data_f32().map_err(cut)?.into()),
             Marker::F64 => Value::Float(rest.read_data_f64().map_err(cut)?),
             Marker::FixStr(length) => Value::Text(self.bytes(length.into())?),
-            Marker::Str8 => {
-                let length = rest.read_data_u8().map_err(cut)?;
-                Value::Text(self.bytes(length.into())?)
-            }
-            Marker::Str16 => {
-                let length = rest.read_data_u16().map_err(cut)?;
-                Value::Text(self.bytes(length.into())?)
-            }
-            Marker::Str32 => {
-                let length = rest.read_data_u32().map_err(cut)?;
+            Marker::Str8 | Marker::Str16 | Marker::Str32 => {
+                let length = self.length(marker)?;
                 Value::Text(self.bytes(length)?)
             }
-            Marker::Bin8 => {
-                let length = rest.read_data_u8().map_err(cut)?;
-                Value::Bytes(self.bytes(length.into())?)
-            }
-            Marker::Bin16 => {
-                let length = rest.read_data_u16().map_err(cut)?;
-                Value::Bytes(self.bytes(length.into())?)
-            }
-            Marker::Bin32 => {
-                let length = rest.read_data_u32().map_err(cut)?;
+            Marker::Bin8 | Marker::Bin16 | Marker::Bin32 => {
+                let length = self.length(marker)?;
                 Value::Bytes(self.bytes(length)?)
             }
             Marker::FixArray(count) => Value::Array(count.into()),
-            Marker::Array16 => Value::Array(rest.read_data_u16().map_err(cut)?.into()),
-            Marker::Array32 => Value::Array(rest.read_data_u32().map_err(cut)?),
+            Marker::Array16 | Marker::Array32 => Value::Array(self.length(marker)?),
             Marker::FixMap(count) => Value::Map(count.into()),
-            Marker::Map16 => Value::Map(rest.read_data_u16().map_err(cut)?.into()),
-            Marker::Map32 => Value::Map(rest.read_data_u32().map_err(cut)?),
+            Marker::Map16 | Marker::Map32 => Value::Map(self.length(marker)?),
             Marker::FixExt1 => self.extension(1)?,
             Marker::FixExt2 => self.extension(2)?,
             Marker::FixExt4 => self.extension(4)?,
             Marker::FixExt8 => self.extension(8)?,
             Marker::FixExt16 => self.extension(16)?,
-            Marker::Ext8 => {
-                let length = rest.read_data_u8().map_err(cut)?;
-                self.extension(length.into())?
-            }
-            Marker::Ext16 => {
-                let length = rest.read_data_u16().map_err(cut)?;
-                self.extension(length.into())?
-            }
-            Marker::Ext32 => {
-                let length = rest.read_data_u32().map_err(cut)?;
+            Marker::Ext8 | Marker::Ext16 | Marker::Ext32 => {
+                let length = self.length(marker)?;
                 self.extension(length)?
             }
             Marker::Reserved => return Err(SHAPE),
+        })
+    }
+
+    /// The length or count behind a marker that has one of one, two or four bytes.
+    fn length(&mut self, marker: Marker) -> Result<u32, Malformed> {
+        let rest = &mut self.rest;
+        Ok(match marker {
+            Marker::Str8 | Marker::Bin8 | Marker::Ext8 => rest.read_data_u8().map_err(cut)?.into(),
+            Marker::Str16 | Marker::Bin16 | Marker::Ext16 | Marker::Array16 | Marker::Map16 => {
+                rest.read_data_u16().map_err(cut)?.into()
+            }
+            _ => rest.read_data_u32().map_err(cut)?,
         })
     }
 

@@ -68,9 +68,14 @@ pub struct LogReader<'p> {
 impl<'p> LogReader<'p> {
     /// A reader at the begin of a source.
     pub fn new(context: SourceContext, options: LogOptions, matcher: &'p Matcher, packs: &'p Packs) -> Self {
+        let candidates = Candidates::new(matcher, options.engine.as_deref());
+        Self::with(candidates, Interpreter::new(matcher, packs, options), context)
+    }
+
+    fn with(candidates: Candidates<'p>, interpreter: Interpreter<'p>, context: SourceContext) -> Self {
         Self {
-            candidates: Candidates::new(matcher, options.engine.as_deref()),
-            interpreter: Interpreter::new(matcher, packs, options),
+            candidates,
+            interpreter,
             context,
             wrapping: Wrapping::default(),
             assembly: Assembly::default(),
@@ -100,20 +105,8 @@ impl<'p> LogReader<'p> {
     /// A reader of another source of the same engine, behind what it carries. Cheaper than a new one.
     pub fn another(&self, context: SourceContext, options: LogOptions, carry: &Carry) -> Self {
         let Interpreter { matcher, packs, .. } = self.interpreter;
-        let mut reader = Self {
-            candidates: self.candidates.clone(),
-            interpreter: Interpreter::new(matcher, packs, options),
-            context,
-            wrapping: Wrapping::default(),
-            assembly: Assembly::default(),
-            lookback: Lookback::default(),
-            counts: LineCounts::default(),
-            tail: Vec::new(),
-            passed_by: 0,
-            offset: 0,
-            lines: 0,
-            recorder: None,
-        };
+        let interpreter = Interpreter::new(matcher, packs, options);
+        let mut reader = Self::with(self.candidates.clone(), interpreter, context);
         reader.go_on(carry);
         reader
     }

@@ -1,13 +1,13 @@
 //! Finds workers and has everything of them followed.
 
 use super::adapt::NodeProcesses;
+use super::around::Around;
 use super::earlier;
 use super::events::{EventCommand, EventCommands};
 use super::hub::Hub;
 use super::kernel::KernelCommand;
 use super::left::{Left, Roll};
 use super::logs::LogCommand;
-use super::options::Options;
 use super::report::Report;
 use super::scrape::ScrapeCommand;
 use crate::access::{Access, ProcessId};
@@ -88,20 +88,17 @@ pub(crate) struct Found {
 
 impl Found {
     pub(crate) fn new(
-        options: &Options,
-        node: NodeIdentity,
-        packs: &'static Packs,
-        access: &Arc<Access>,
+        around: Around<'_>,
         loader: Option<Arc<Client>>,
-        hub: &Arc<Hub>,
         followers: Followers,
     ) -> (Self, SyncSender<ProcessNews>) {
+        let Around { options, node, packs, access, hub } = around;
         let (sender, news) = sync_channel(NEWS);
-        let roll = Roll::new(super::below(options, "workers.json"), node.boot_id.clone());
+        let roll = Roll::new(around.below("workers.json"), node.boot_id.clone());
         let found = Self {
             discovery: Discovery::new(packs, node.clone(), options.scope.clone()),
             access: Arc::clone(access),
-            node,
+            node: node.clone(),
             loader,
             hub: Arc::clone(hub),
             followers,

@@ -6,11 +6,11 @@ mod outlet;
 #[cfg(test)]
 mod tests;
 
+use super::RunError;
 use super::alive::Progress;
+use super::around::Around;
 use super::hub::Hub;
-use super::options::Options;
 use super::report::Report;
-use super::{RunError, below};
 use crate::access::Access;
 use crate::discover::{FoundWorker, NodeIdentity};
 use crate::events::key;
@@ -106,17 +106,14 @@ struct Followed {
 
 impl Events {
     pub(crate) fn new(
-        options: &Options,
-        node: &NodeIdentity,
-        packs: &'static Packs,
-        access: &Arc<Access>,
-        hub: &Arc<Hub>,
+        around: Around<'_>,
         progress: Progress,
         reports: Sender<Report>,
     ) -> Result<(Self, EventCommands), RunError> {
+        let Around { options, node, packs, access, hub } = around;
         let key = match &options.content_key_file {
             Some(path) => key::from_file(path)?,
-            None => key::own(&below(options, "content.key"))?,
+            None => key::own(&around.below("content.key"))?,
         };
         let (sender, commands) = unbounded_channel();
         let events = Self {
@@ -126,7 +123,7 @@ impl Events {
             access: Arc::clone(access),
             // Once a process; chains of hashes refer to it for as long as it runs.
             key: Box::leak(Box::new(key)),
-            marks: Marks::load(below(options, "events.json"), node.boot_id.clone()),
+            marks: Marks::load(around.below("events.json"), node.boot_id.clone()),
             commands,
             progress,
             reports,

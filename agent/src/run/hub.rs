@@ -14,9 +14,13 @@ use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{BlockAction, Body, Observation};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A queue that takes nothing is asked again after this.
+const QUEUE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The meeting place.
 #[derive(Debug)]
@@ -94,6 +98,18 @@ impl Hub {
         self.recording(|recorder| {
             observations.iter().try_for_each(|observation| recorder.observe(observation))
         });
+        true
+    }
+
+    /// Hands observations over, waiting for the queue. True once all are with it; false at the end of the agent.
+    pub(crate) fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
+        while !self.take(observations) {
+            if end.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(QUEUE_PAUSE);
+        }
+        observations.clear();
         true
     }
 

@@ -2,13 +2,12 @@
 
 use super::adapt::{NodeLookup, NodeOpener};
 use super::alive::Progress;
+use super::around::Around;
 use super::discovery::ProcessNews;
 use super::drops::{Dropped, Drops};
 use super::hub::Hub;
 use super::logs::LogCommand;
-use super::options::Options;
 use super::settled::{Pieces, Settled};
-use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::identity::{Identities, IdentityOptions};
 use crate::kernel::live::{Journal, LiveKernel, LiveOptions, ModelOpen, Notice, Now};
@@ -17,7 +16,6 @@ use kvprov_loader::client::Client;
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
-use kvprov_packs::Packs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -81,14 +79,11 @@ struct Listeners {
 
 impl Kernel {
     pub(crate) fn new(
-        options: &Options,
-        node: &NodeIdentity,
-        packs: &'static Packs,
-        access: &Arc<Access>,
+        around: Around<'_>,
         loader: Option<&Arc<Client>>,
-        hub: &Arc<Hub>,
         progress: Progress,
     ) -> (Self, Sender<KernelCommand>) {
+        let Around { options, node, packs, access, hub } = around;
         let ring = loader.filter(|_| options.sources.kernel).and_then(|loader| open_ring(loader));
         let ring_name = ring_name(node);
         let mut live = LiveKernel::new(
@@ -105,7 +100,7 @@ impl Kernel {
             node: node.node.clone(),
             ring: ring_name.clone(),
             boot: node.boot_id.clone(),
-            cache: Some(super::below(options, "digests")),
+            cache: Some(around.below("digests")),
             rate: options.hash_bytes_per_second,
         };
         let identities = Identities::new(identity, Box::new(NodeOpener(Arc::clone(access))))
@@ -115,10 +110,10 @@ impl Kernel {
         let kernel = Self {
             live,
             identities,
-            journal: super::below(options, "journal"),
-            drops: loader.filter(|_| ring.is_some()).map(|loader| {
-                Drops::new(Arc::clone(loader), super::below(options, "dropped"), ring_name.clone())
-            }),
+            journal: around.below("journal"),
+            drops: loader
+                .filter(|_| ring.is_some())
+                .map(|loader| Drops::new(Arc::clone(loader), around.below("dropped"), ring_name.clone())),
             checked: None,
             ring_name,
             ring,
@@ -158,7 +153,7 @@ impl Kernel {
             if ticked.elapsed() >= TICK_EVERY {
                 ticked = Instant::now();
                 self.tick(begun, &mut observations);
-                if self.hand_over(&mut observations, end)
+                if self.hub.hand_over(&mut observations, end)
                     && let Some(drops) = &mut self.drops
                 {
                     drops.told();
@@ -194,7 +189,7 @@ impl Kernel {
                 tracing::warn!(%error, "there is no journal: what is in memory is lost if this agent is killed");
             }
         }
-        self.hand_over(observations, end);
+        self.hub.hand_over(observations, end);
     }
 
     fn tick(&mut self, now: Now, observations: &mut Vec<Observation>) {
@@ -249,7 +244,7 @@ impl Kernel {
     /// Takes what the ring holds; true when that was all.
     fn drain(&mut self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
         let Self { live, ring: Some(ring), listeners, identities, .. } = self else {
-            self.hand_over(observations, end);
+            self.hub.hand_over(observations, end);
             return true;
         };
         let taken = ring.peek(AT_ONCE, |position, bytes| {
@@ -266,7 +261,7 @@ impl Kernel {
         if taken > 0 {
             let upto = ring.position();
             live.commit(upto, &mut |observation| observations.push(observation));
-            if !self.hand_over(observations, end) {
+            if !self.hub.hand_over(observations, end) {
                 return true;
             }
         }
@@ -288,18 +283,6 @@ impl Kernel {
             );
             ring.release();
         }
-    }
-
-    /// Waits for the queue: the ring is the buffer, and what it has no room for is counted there.
-    fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
-        while !self.hub.take(observations) {
-            if end.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        observations.clear();
-        true
     }
 
     fn wait(&self) {

@@ -2,12 +2,10 @@
 
 use super::adapt::NodeFiles;
 use super::alive::Progress;
+use super::around::Around;
 use super::hub::Hub;
 use super::kernel::ring_name;
-use super::options::Options;
 use super::settled::{Readings, Settled};
-use crate::access::Access;
-use crate::discover::NodeIdentity;
 use crate::kernel::live::{Now, OutputPiece};
 use crate::logs::LogOptions;
 use crate::logs::follow::{Follower, Hints, Source, SourceId, Turn};
@@ -15,7 +13,6 @@ use crate::logs::streams::{Piece, Streams};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
-use kvprov_packs::Packs;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,16 +88,13 @@ impl LogCommand {
 
 impl Logs {
     pub(crate) fn new(
-        options: &Options,
-        node: &NodeIdentity,
-        packs: &'static Packs,
-        access: &Arc<Access>,
-        hub: &Arc<Hub>,
+        around: Around<'_>,
         progress: Progress,
         settled: Settled,
     ) -> std::io::Result<(Self, Sender<LogCommand>)> {
+        let Around { options, node, packs, access, hub } = around;
         let files = Box::new(NodeFiles(Arc::clone(access)));
-        let mut follower = Follower::new(files, &super::below(options, "positions"), packs)?;
+        let mut follower = Follower::new(files, &around.below("positions"), packs)?;
         for file in &options.log_files {
             follower.add(Source {
                 path: file.path.clone(),
@@ -112,7 +106,7 @@ impl Logs {
         }
         let ring = ring_name(node);
         let mut streams = Streams::new(node.node.clone(), ring.clone(), packs);
-        let readings = Readings::new(super::below(options, "output.json"), ring);
+        let readings = Readings::new(around.below("output.json"), ring);
         streams.restore(readings.load());
         if hub.is_recording() {
             follower.record();
@@ -152,7 +146,7 @@ impl Logs {
                 settled = Instant::now();
                 self.settle(&mut observations, end);
             }
-            self.hand_over(&mut observations, end);
+            self.hub.hand_over(&mut observations, end);
             let hub = Arc::clone(&self.hub);
             let mut take = |observation: Observation| {
                 if hub.take(std::slice::from_ref(&observation)) { Ok(()) } else { Err(Box::new(observation)) }
@@ -212,23 +206,11 @@ impl Logs {
         self.troubles = troubles;
     }
 
-    /// True once all are with the queue.
-    fn hand_over(&self, observations: &mut Vec<Observation>, end: &AtomicBool) -> bool {
-        while !self.hub.take(observations) {
-            if end.load(Ordering::Relaxed) {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        observations.clear();
-        true
-    }
-
     /// Makes what was read of output safe from a kill, then lets the ring move on.
     fn settle(&mut self, observations: &mut Vec<Observation>, end: &AtomicBool) {
         let Some((last, wall)) = self.last else { return };
         let first = self.streams.settle(wall, &mut |observation| observations.push(observation));
-        if !self.hand_over(observations, end) {
+        if !self.hub.hand_over(observations, end) {
             return;
         }
         if let Err(error) = self.readings.save(self.streams.states()) {

@@ -10,6 +10,7 @@
 
 mod adapt;
 mod alive;
+mod around;
 mod discovery;
 mod drops;
 mod earlier;
@@ -31,10 +32,10 @@ use crate::access::Access;
 use crate::discover::NodeIdentity;
 use crate::ship::{Outbox, QueueConfig, QueueError, ShipConfig, ShipError, Shipper, resource};
 use crate::status::{Readiness, StatusError};
+use around::Around;
 use hub::Hub;
 use kvprov_loader::client::Client;
 use kvprov_packs::Packs;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,27 +105,18 @@ pub fn run(
     let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref(), Arc::clone(&readiness))?);
     let _page = page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader.as_ref(), readiness)?;
     let access = Arc::new(Access::new(loader.clone()));
+    let around = Around { options, node: &node, packs, access: &access, hub: &hub };
     let threads = std::thread::scope(|scope| -> Result<(), RunError> {
         let mut alive = alive::Alive::default();
         let settled = settled::Settled::default();
-        let (logs, log_commands) =
-            logs::Logs::new(options, &node, packs, &access, &hub, alive.source("log"), settled.clone())
-                .map_err(system("open the positions of logs"))?;
-        let (kernel, kernel_commands) = kernel::Kernel::new(
-            options,
-            &node,
-            packs,
-            &access,
-            loader.as_ref(),
-            &hub,
-            alive.source("kernel"),
-        );
+        let (logs, log_commands) = logs::Logs::new(around, alive.source("log"), settled.clone())
+            .map_err(system("open the positions of logs"))?;
+        let (kernel, kernel_commands) = kernel::Kernel::new(around, loader.as_ref(), alive.source("kernel"));
         let (reports, told) = std::sync::mpsc::channel();
         let (events, event_commands) = match options.sources.events {
             true => {
                 let progress = alive.source("kv-events");
-                let (events, commands) =
-                    events::Events::new(options, &node, packs, &access, &hub, progress, reports.clone())?;
+                let (events, commands) = events::Events::new(around, progress, reports.clone())?;
                 (Some(events), Some(commands))
             }
             false => (None, None),
@@ -133,7 +125,7 @@ pub fn run(
         let scrape = asks
             .then(|| {
                 let progress = alive.source("metrics");
-                scrape::Scrape::new(options, &node, packs, &access, &hub, progress)
+                scrape::Scrape::new(around, progress)
             })
             .transpose()
             .map_err(system("open what was read of counters"))?;
@@ -142,12 +134,8 @@ pub fn run(
             hub.tell_changes(commands.clone());
         }
         let (discovery, discovery_events) = discovery::Found::new(
-            options,
-            node.clone(),
-            packs,
-            &access,
-            loader.filter(|_| kernel.sees()),
-            &hub,
+            around,
+            loader.as_ref().filter(|_| kernel.sees()).cloned(),
             discovery::Followers {
                 logs: log_commands.clone(),
                 kernel: kernel_commands,
@@ -216,9 +204,4 @@ impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// Where a part of the agent keeps what it has to find again.
-fn below(options: &Options, name: &str) -> PathBuf {
-    options.data.join(name)
 }

@@ -1,18 +1,16 @@
 //! The thread that reads what workers show over HTTP.
 
 use super::alive::Progress;
+use super::around::Around;
 use super::hub::Hub;
-use super::options::Options;
 use super::report::Report;
-use crate::access::Access;
-use crate::discover::{FoundWorker, NodeIdentity};
+use crate::discover::FoundWorker;
 use crate::kernel::live::Now;
 use crate::metrics::scrape::{ScrapeOptions, Scraper, Taker};
 use crate::status::Part;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Observation;
-use kvprov_packs::Packs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -54,13 +52,10 @@ struct ToHub<'h> {
 
 impl Scrape {
     pub(crate) fn new(
-        options: &Options,
-        node: &NodeIdentity,
-        packs: &'static Packs,
-        access: &Arc<Access>,
-        hub: &Arc<Hub>,
+        around: Around<'_>,
         progress: Progress,
     ) -> std::io::Result<(Self, Sender<ScrapeCommand>)> {
+        let Around { options, node, packs, access, hub } = around;
         let scrape = ScrapeOptions {
             interval: options.scrape_interval,
             page_bytes: options.scrape_bytes,
@@ -68,7 +63,7 @@ impl Scrape {
             answers: options.answers.clone(),
             ..ScrapeOptions::default()
         };
-        let directory = super::below(options, "metrics");
+        let directory = around.below("metrics");
         let access = Arc::clone(access);
         let scraper = Scraper::new(packs, access, node.node.clone(), &directory, scrape)?;
         let (sender, commands) = channel();

@@ -3,12 +3,14 @@
 use super::ShipError;
 use super::config::ShipConfig;
 use super::verdict::{self, Verdict};
-use prost::bytes::{Buf as _, BufMut as _, Bytes};
+use kvprov_wire::Raw;
+use kvprov_wire::error::chain;
+use prost::bytes::Bytes;
 use std::time::Duration;
-use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::Request;
+use tonic::codec::CompressionEncoding;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 const CONNECT: Duration = Duration::from_secs(5);
@@ -22,10 +24,6 @@ const MAX_ANSWER: usize = 64 << 10;
 pub(super) struct Grpc {
     client: tonic::client::Grpc<Channel>,
 }
-
-/// Messages as they are.
-#[derive(Debug, Clone, Copy, Default)]
-struct Raw;
 
 impl Grpc {
     /// Must be called on a runtime.
@@ -53,53 +51,5 @@ impl Grpc {
             Ok(response) => verdict::of_response(&response.into_inner()),
             Err(status) => verdict::of_status(&status),
         }
-    }
-}
-
-/// An error with its causes, which say what happened.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
-}
-
-// === impl Raw ===
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let length = buffer.remaining();
-        Ok(Some(buffer.copy_to_bytes(length)))
     }
 }

@@ -5,6 +5,7 @@ use super::config::ShipConfig;
 use super::verdict::{self, Verdict};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use kvprov_wire::error::with_causes;
 use prost::bytes::Bytes;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, Url, redirect};
@@ -80,11 +81,6 @@ fn compress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 
 /// An error with its causes, without the address, which the message around it has.
 fn describe(error: &reqwest::Error) -> String {
-    let mut text = String::from(if error.is_timeout() { "timed out" } else { "failed" });
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
+    let what = if error.is_timeout() { "timed out" } else { "failed" };
+    with_causes(what.to_owned(), error)
 }

@@ -9,6 +9,7 @@
 
 use kvprov_model::observation::Observation;
 use kvprov_model::value::Value;
+use kvprov_wire::protobuf::{Field, field_size, open, put, varint_size};
 
 const PREFIX: &str = "kvprov.";
 
@@ -26,8 +27,7 @@ pub(super) fn write(observation: &Observation, out: &mut Vec<u8>) {
     let envelope = &observation.envelope;
     let nanos = envelope.wall.map_or(0, |time| u64::try_from(time.0).unwrap_or(0));
     if nanos != 0 {
-        out.push(1 << 3 | 1);
-        out.extend_from_slice(&nanos.to_le_bytes());
+        put(out, 1, Field::Fixed64(nanos));
     }
     own(out, "schema_version", Borrowed::Int(envelope.schema_version));
     own(out, "id", Borrowed::Bytes(&envelope.id.0));
@@ -61,7 +61,7 @@ fn own(out: &mut Vec<u8>, name: &str, value: Borrowed<'_>) {
 }
 
 /// A KeyValue in a field; its key in two parts.
-fn key_value(out: &mut Vec<u8>, field: u8, key: [&str; 2], value: Borrowed<'_>) {
+fn key_value(out: &mut Vec<u8>, field: u64, key: [&str; 2], value: Borrowed<'_>) {
     let (key_length, value_length) = (key[0].len() + key[1].len(), value.size());
     // A text without characters is left out, as everywhere in proto3.
     let key_size = if key_length == 0 { 0 } else { field_size(key_length) };
@@ -102,27 +102,15 @@ impl Borrowed<'_> {
 
     fn write(self, out: &mut Vec<u8>) {
         match self {
-            Self::Str(text) => {
-                open(out, 1, text.len());
-                out.extend_from_slice(text.as_bytes());
-            }
-            Self::Bytes(bytes) => {
-                open(out, 7, bytes.len());
-                out.extend_from_slice(bytes);
-            }
-            Self::Int(number) => {
-                out.push(3 << 3);
-                varint(out, number.cast_unsigned());
-            }
+            Self::Str(text) => put(out, 1, Field::Bytes(text.as_bytes())),
+            Self::Bytes(bytes) => put(out, 7, Field::Bytes(bytes)),
+            Self::Int(number) => put(out, 3, Field::Varint(number.cast_unsigned())),
             Self::Value(value) => match value {
                 Value::Str(text) => Borrowed::Str(text).write(out),
                 Value::Int(number) => Borrowed::Int(*number).write(out),
                 Value::Bytes(bytes) => Borrowed::Bytes(bytes).write(out),
-                Value::Float(number) => {
-                    out.push(4 << 3 | 1);
-                    out.extend_from_slice(&number.to_le_bytes());
-                }
-                Value::Bool(flag) => out.extend_from_slice(&[2 << 3, u8::from(*flag)]),
+                Value::Float(number) => put(out, 4, Field::Fixed64(number.to_bits())),
+                Value::Bool(flag) => put(out, 2, Field::Varint(u64::from(*flag))),
                 Value::List(items) => {
                     open(out, 5, list_size(items));
                     for item in items {
@@ -149,28 +137,6 @@ fn list_size(items: &[Value]) -> usize {
 
 fn map_size(pairs: &[(String, Value)]) -> usize {
     pairs.iter().map(|(key, value)| field_size(key_value_size(key, value))).sum()
-}
-
-/// Bytes of a field with its tag and length; tags up to 15 take one byte.
-fn field_size(length: usize) -> usize {
-    1 + varint_size(length as u64) + length
-}
-
-fn varint_size(value: u64) -> usize {
-    (u64::BITS - value.leading_zeros()).max(1).div_ceil(7) as usize
-}
-
-fn open(out: &mut Vec<u8>, field: u8, length: usize) {
-    out.push(field << 3 | 2);
-    varint(out, length as u64);
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! Retried: what is temporary by its status, what the network did, and answers that are none. Given up: what the
 //! receiver says it will never take. Split: what is too large for it.
 
+use kvprov_wire::status::{Asks, RpcStatus};
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
 use prost::Message as _;
 use std::time::Duration;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// Longest text of a receiver that is logged, in characters.
 const MAX_TEXT: usize = 200;
@@ -41,42 +42,6 @@ pub(super) enum Verdict {
     },
 }
 
-/// `google.rpc.Status`, as far as it matters here.
-#[derive(Clone, PartialEq, prost::Message)]
-struct RpcStatus {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<Any>,
-}
-
-/// `google.protobuf.Any`.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Any {
-    #[prost(string, tag = "1")]
-    type_url: String,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-}
-
-/// `google.rpc.RetryInfo`.
-#[derive(Clone, PartialEq, prost::Message)]
-struct RetryInfo {
-    #[prost(message, optional, tag = "1")]
-    retry_delay: Option<Pause>,
-}
-
-/// `google.protobuf.Duration`.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Pause {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-    #[prost(int32, tag = "2")]
-    nanos: i32,
-}
-
 /// Of a body that came with success.
 pub(super) fn of_response(body: &[u8]) -> Verdict {
     match ExportLogsServiceResponse::decode(body) {
@@ -96,19 +61,11 @@ pub(super) fn of_status(status: &Status) -> Verdict {
     if std::error::Error::source(status).is_some() {
         return Verdict::Retry { after: None, reason };
     }
-    let after = retry_info(status.details());
-    match status.code() {
-        // The code of a message beyond the receiver's limit, in one implementation and in the other.
-        Code::OutOfRange => Verdict::TooLarge { reason },
-        Code::ResourceExhausted if after.is_none() => Verdict::TooLarge { reason },
-        Code::ResourceExhausted
-        | Code::Ok
-        | Code::Cancelled
-        | Code::DeadlineExceeded
-        | Code::Aborted
-        | Code::Unavailable
-        | Code::DataLoss => Verdict::Retry { after, reason },
-        _ => Verdict::Refused { reason },
+    let after = RpcStatus::decode(status.details()).ok().and_then(|status| status.pause());
+    match Asks::of(status.code(), after.is_some()) {
+        Asks::Again => Verdict::Retry { after, reason },
+        Asks::Less => Verdict::TooLarge { reason },
+        Asks::Nothing => Verdict::Refused { reason },
     }
 }
 
@@ -135,15 +92,6 @@ pub(super) fn retry(reason: &str) -> Verdict {
     Verdict::Retry { after: None, reason: tidy(reason) }
 }
 
-/// The pause in the details of a status.
-fn retry_info(details: &[u8]) -> Option<Duration> {
-    let status = RpcStatus::decode(details).ok()?;
-    let info = status.details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
-    let pause = RetryInfo::decode(info.value.as_slice()).ok()?.retry_delay.unwrap_or_default();
-    let (seconds, nanos) = (u64::try_from(pause.seconds).ok()?, u32::try_from(pause.nanos).ok()?);
-    Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(u64::from(nanos))))
-}
-
 /// Text of somebody else, fit for a log.
 fn tidy(text: &str) -> String {
     text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -153,18 +101,10 @@ fn tidy(text: &str) -> String {
 mod tests {
     use super::*;
     use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsPartialSuccess;
+    use tonic::Code;
 
     fn taken(verdict: &Verdict) -> bool {
         matches!(verdict, Verdict::Taken { rejected: 0, .. })
-    }
-
-    fn details(seconds: i64) -> Vec<u8> {
-        let info = RetryInfo { retry_delay: Some(Pause { seconds, nanos: 5 }) };
-        let any = Any {
-            type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
-            value: info.encode_to_vec(),
-        };
-        RpcStatus { code: 8, message: String::new(), details: vec![any] }.encode_to_vec()
     }
 
     #[test]
@@ -189,16 +129,11 @@ mod tests {
 
     #[test]
     fn exhaustion_is_retried_only_with_a_pause() {
-        let asked = Status::with_details(Code::ResourceExhausted, "", details(3).into());
         let after = Some(Duration::new(3, 5));
+        let details = RpcStatus::new(8, "", after).encode_to_vec();
+        let asked = Status::with_details(Code::ResourceExhausted, "", details.into());
         assert!(matches!(of_status(&asked), Verdict::Retry { after: found, .. } if found == after));
         assert!(matches!(of_status(&Status::resource_exhausted("large")), Verdict::TooLarge { .. }));
-    }
-
-    #[test]
-    fn a_pause_below_zero_is_none() {
-        let asked = Status::with_details(Code::ResourceExhausted, "", details(-3).into());
-        assert!(matches!(of_status(&asked), Verdict::TooLarge { .. }));
     }
 
     #[test]

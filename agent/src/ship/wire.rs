@@ -4,6 +4,8 @@
 //! neither decodes nor encodes anything. The numbers are the field numbers of `opentelemetry.proto`: request
 //! {1 resource_logs}, resource_logs {1 resource, 2 scope_logs}, scope_logs {1 scope, 2 log_records}, scope {1 name}.
 
+use kvprov_wire::protobuf::{Field, field_size, open, put};
+
 /// `InstrumentationScope { name: "kvprov" }`.
 const SCOPE: &[u8] = b"\x0a\x06kvprov";
 
@@ -23,11 +25,11 @@ pub(super) fn request(groups: &[Group<'_>]) -> Vec<u8> {
     let mut out = Vec::with_capacity(total);
     for (group, (scope_logs, resource_logs)) in groups.iter().zip(sizes) {
         open(&mut out, 1, resource_logs);
-        field(&mut out, 1, group.resource);
+        put(&mut out, 1, Field::Bytes(group.resource));
         open(&mut out, 2, scope_logs);
-        field(&mut out, 1, SCOPE);
+        put(&mut out, 1, Field::Bytes(SCOPE));
         for record in &group.records {
-            field(&mut out, 2, record);
+            put(&mut out, 2, Field::Bytes(record));
         }
     }
     out
@@ -38,32 +40,6 @@ fn sizes(group: &Group<'_>) -> (usize, usize) {
     let records: usize = group.records.iter().map(|record| field_size(record.len())).sum();
     let scope_logs = field_size(SCOPE.len()) + records;
     (scope_logs, field_size(group.resource.len()) + field_size(scope_logs))
-}
-
-/// Bytes of a field with its tag and length.
-fn field_size(length: usize) -> usize {
-    1 + varint_size(length) + length
-}
-
-fn varint_size(value: usize) -> usize {
-    let bits = (usize::BITS - value.leading_zeros()).max(1) as usize;
-    bits.div_ceil(7)
-}
-
-fn open(out: &mut Vec<u8>, number: u8, length: usize) {
-    // 2: a field with a length.
-    out.push(number << 3 | 2);
-    let mut rest = length;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-fn field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    open(out, number, bytes.len());
-    out.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -94,66 +94,66 @@ pub(crate) struct Double {
     tasks: Vec<JoinHandle<()>>,
 }
 
-async fn serve_subscribers(listener: TcpListener, shared: Rc<Shared>) {
+/// Serves every connection to a listener by itself.
+async fn serve<S: Future<Output = ()> + 'static>(
+    listener: TcpListener,
+    kind: SocketType,
+    shared: Rc<Shared>,
+    serve: impl Fn(Connection<TcpStream>, Rc<Shared>) -> S + 'static,
+) {
+    let serve = Rc::new(serve);
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        let shared = Rc::clone(&shared);
+        let (shared, serve) = (Rc::clone(&shared), Rc::clone(&serve));
         tokio::task::spawn_local(async move {
             let budget = Budget::new(1 << 30);
-            let mut connection =
-                Connection::open(stream, SocketType::Pub, Limits::default(), budget).await.unwrap();
-            let (sender, mut parts) = unbounded_channel::<Parts>();
-            shared.subscribers.borrow_mut().push(sender);
-            while let Some(parts) = parts.recv().await {
-                let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-                if connection.send(&parts).await.is_err() {
-                    return;
-                }
-            }
+            serve(Connection::open(stream, kind, Limits::default(), budget).await.unwrap(), shared).await;
         });
     }
 }
 
-async fn serve_replays(listener: TcpListener, shared: Rc<Shared>) {
-    loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        let shared = Rc::clone(&shared);
-        tokio::task::spawn_local(async move {
-            let budget = Budget::new(1 << 30);
-            let mut connection =
-                Connection::open(stream, SocketType::Router, Limits::default(), budget).await.unwrap();
-            let from = {
-                let received = connection.receive().await.unwrap();
-                let parts = received.parts();
-                assert_eq!(parts.len(), 2);
-                assert!(parts[0].is_empty());
-                u64::from_be_bytes(parts[1].try_into().unwrap())
-            };
-            shared.requests.borrow_mut().push(from);
-            let held: Vec<_> = shared.held.borrow().iter().filter(|(seq, _)| *seq >= from).cloned().collect();
-            let most = shared.most_replies.get().unwrap_or(usize::MAX);
-            let with_topic = shared.with_topic.get();
-            for (seq, payload) in held.iter().take(most) {
-                let seq = seq.to_be_bytes();
-                let sent = if with_topic {
-                    connection.send(&[b"", b"kv", &seq, payload]).await
-                } else {
-                    connection.send(&[b"", &seq, payload]).await
-                };
-                if sent.is_err() {
-                    return;
-                }
-            }
-            if held.len() > most {
-                // As a full queue does: the rest and the end are gone, the connection stays.
-                sleep(Duration::from_secs(3600)).await;
-            }
-            let end = u64::MAX.to_be_bytes();
-            let parts: &[&[u8]] = if with_topic { &[b"", b"", &end, b""] } else { &[b"", &end, b""] };
-            let _ = connection.send(parts).await;
-            sleep(Duration::from_secs(3600)).await;
-        });
+async fn send_batches(mut connection: Connection<TcpStream>, shared: Rc<Shared>) {
+    let (sender, mut parts) = unbounded_channel::<Parts>();
+    shared.subscribers.borrow_mut().push(sender);
+    while let Some(parts) = parts.recv().await {
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        if connection.send(&parts).await.is_err() {
+            return;
+        }
     }
+}
+
+async fn send_held(mut connection: Connection<TcpStream>, shared: Rc<Shared>) {
+    let from = {
+        let received = connection.receive().await.unwrap();
+        let parts = received.parts();
+        assert_eq!(parts.len(), 2);
+        assert!(parts[0].is_empty());
+        u64::from_be_bytes(parts[1].try_into().unwrap())
+    };
+    shared.requests.borrow_mut().push(from);
+    let held: Vec<_> = shared.held.borrow().iter().filter(|(seq, _)| *seq >= from).cloned().collect();
+    let most = shared.most_replies.get().unwrap_or(usize::MAX);
+    let with_topic = shared.with_topic.get();
+    for (seq, payload) in held.iter().take(most) {
+        let seq = seq.to_be_bytes();
+        let sent = if with_topic {
+            connection.send(&[b"", b"kv", &seq, payload]).await
+        } else {
+            connection.send(&[b"", &seq, payload]).await
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+    if held.len() > most {
+        // As a full queue does: the rest and the end are gone, the connection stays.
+        sleep(Duration::from_secs(3600)).await;
+    }
+    let end = u64::MAX.to_be_bytes();
+    let parts: &[&[u8]] = if with_topic { &[b"", b"", &end, b""] } else { &[b"", &end, b""] };
+    let _ = connection.send(parts).await;
+    sleep(Duration::from_secs(3600)).await;
 }
 
 impl Double {
@@ -167,8 +167,8 @@ impl Double {
         let replays = TcpListener::bind(replay).await.unwrap();
         let (address, replay) = (subscribers.local_addr().unwrap(), replays.local_addr().unwrap());
         let tasks = vec![
-            tokio::task::spawn_local(serve_subscribers(subscribers, Rc::clone(&shared))),
-            tokio::task::spawn_local(serve_replays(replays, Rc::clone(&shared))),
+            tokio::task::spawn_local(serve(subscribers, SocketType::Pub, Rc::clone(&shared), send_batches)),
+            tokio::task::spawn_local(serve(replays, SocketType::Router, Rc::clone(&shared), send_held)),
         ];
         Self { address, replay, shared, next: Cell::new(0), time: Cell::new(1_800_000_000.5), tasks }
     }

@@ -13,7 +13,7 @@ use http_double::Double;
 use kvprov_agent::metrics::scrape::ScrapeOptions;
 use kvprov_model::clock::WallTime;
 use kvprov_model::counter;
-use room::{Room, options, page, pages, scraper, until, vllm};
+use room::{Room, after_a_page, options, page, pages, scraper, until, vllm};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 fn now() -> WallTime {
@@ -22,11 +22,7 @@ fn now() -> WallTime {
 
 #[test]
 fn what_counters_gain_between_two_pages_is_told() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut scraper = scraper(folder.path(), options());
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (double, room, _folder, mut scraper) = after_a_page(options());
     double.page("/metrics", &page(130, 6));
     until(&mut scraper, &room, "the increase is told", |room| {
         room.increase("d0", counter::PROMPT_LOCAL_COMPUTE) == 30.0
@@ -42,12 +38,8 @@ fn what_counters_gain_between_two_pages_is_told() {
 
 #[test]
 fn a_page_that_is_wanted_now_is_read_long_before_its_time() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
     let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
-    let mut scraper = scraper(folder.path(), seldom);
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (double, room, _folder, mut scraper) = after_a_page(seldom);
     double.page("/metrics", &page(130, 6));
     scraper.hurry(&"d0".into());
     pages(&mut scraper, &room, "d0", 1);
@@ -56,12 +48,8 @@ fn a_page_that_is_wanted_now_is_read_long_before_its_time() {
 
 #[test]
 fn pages_that_are_wanted_all_the_time_are_read_seldom_enough() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
     let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
-    let mut scraper = scraper(folder.path(), seldom);
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (_double, room, _folder, mut scraper) = after_a_page(seldom);
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
         scraper.hurry(&"d0".into());

@@ -1,7 +1,7 @@
 //! An agent that ends and begins again: no increase is lost, and none told twice.
 
 use super::http_double::Double;
-use super::room::{Room, for_a_while, options, page, pages, scraper, until, vllm};
+use super::room::{Room, after_a_page, for_a_while, options, page, pages, scraper, until, vllm};
 use kvprov_agent::bundle::Bundle;
 use kvprov_agent::metrics::scrape::Taker as _;
 use kvprov_agent::record::Recorder;
@@ -14,11 +14,7 @@ use std::time::Duration;
 
 #[test]
 fn what_was_counted_while_no_agent_ran_is_told_by_the_next() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut first = scraper(folder.path(), options());
-    first.worker(&vllm("d0", &double), &room);
-    pages(&mut first, &room, "d0", 1);
+    let (double, room, folder, mut first) = after_a_page(options());
     double.page("/metrics", &page(110, 6));
     until(&mut first, &room, "an increase is told", |room| {
         room.increase("d0", counter::PROMPT_LOCAL_COMPUTE) == 10.0
@@ -36,11 +32,7 @@ fn what_was_counted_while_no_agent_ran_is_told_by_the_next() {
 
 #[test]
 fn a_page_that_no_queue_took_is_told_by_the_next_agent_under_the_same_id() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut first = scraper(folder.path(), options());
-    first.worker(&vllm("d0", &double), &room);
-    pages(&mut first, &room, "d0", 1);
+    let (double, room, folder, mut first) = after_a_page(options());
     room.is_full.store(true, Ordering::Relaxed);
     double.page("/metrics", &page(140, 6));
     let read = room.pages.lock().unwrap().len();
@@ -65,11 +57,7 @@ fn a_page_that_no_queue_took_is_told_by_the_next_agent_under_the_same_id() {
 
 #[test]
 fn a_worker_that_is_gone_leaves_nothing_behind() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut scraper = scraper(folder.path(), options());
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (_double, room, folder, mut scraper) = after_a_page(options());
     scraper.gone(&"d0".into());
     for_a_while(&mut scraper, &room, Duration::from_millis(100));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

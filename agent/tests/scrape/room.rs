@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -109,6 +110,16 @@ pub(crate) fn options() -> ScrapeOptions {
 pub(crate) fn scraper(directory: &Path, options: ScrapeOptions) -> Scraper {
     let access = Arc::new(Access::new(None));
     Scraper::new(Packs::builtin(), access, NodeId("node-a".to_owned()), directory, options).unwrap()
+}
+
+/// A scraper that has read one page of the worker `d0`, with what it reads from, tells and keeps.
+pub(crate) fn after_a_page(options: ScrapeOptions) -> (Double, Room, TempDir, Scraper) {
+    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
+    double.page("/metrics", &page(100, 5));
+    let mut scraper = scraper(folder.path(), options);
+    scraper.worker(&vllm("d0", &double), &room);
+    pages(&mut scraper, &room, "d0", 1);
+    (double, room, folder, scraper)
 }
 
 /// Turns until something is so.

@@ -1,7 +1,9 @@
 //! Engines that answer badly, or not at all.
 
 use super::http_double::{Double, Reply};
-use super::room::{Room, counted, for_a_while, of_process, options, page, pages, scraper, until, vllm};
+use super::room::{
+    Room, after_a_page, counted, for_a_while, of_process, options, page, pages, scraper, until, vllm,
+};
 use kvprov_model::counter;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,11 +11,7 @@ use std::time::Duration;
 /// A reply, and the word under which it is counted.
 #[track_caller]
 fn is_counted(reply: Reply, word: &str) {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut scraper = scraper(folder.path(), options());
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (double, room, _folder, mut scraper) = after_a_page(options());
     double.reply("/metrics", reply);
     counted(&mut scraper, &room, |counts| counts.failures.contains_key(word));
     assert!(scraper.losses().of(word) > 0);
@@ -48,11 +46,7 @@ fn a_redirect_gives_nothing_and_loses_nothing() {
 
 #[test]
 fn a_page_without_what_was_there_before_is_no_new_begin() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut scraper = scraper(folder.path(), options());
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (double, room, _folder, mut scraper) = after_a_page(options());
     double.page("/metrics", "<html>come back later</html>\n");
     let read = scraper.counts().pages;
     counted(&mut scraper, &room, |counts| counts.pages > read);
@@ -113,11 +107,7 @@ fn a_worker_that_speaks_tls_is_told_once_and_never_asked() {
 
 #[test]
 fn counters_that_began_anew_count_from_zero() {
-    let (double, room, folder) = (Double::start(), Room::default(), tempfile::tempdir().unwrap());
-    double.page("/metrics", &page(100, 5));
-    let mut scraper = scraper(folder.path(), options());
-    scraper.worker(&vllm("d0", &double), &room);
-    pages(&mut scraper, &room, "d0", 1);
+    let (double, room, _folder, mut scraper) = after_a_page(options());
     double.page("/metrics", &page(8, 1));
     until(&mut scraper, &room, "the increase is told", |room| {
         room.increase("d0", counter::PROMPT_LOCAL_COMPUTE) == 8.0

@@ -4,8 +4,8 @@
 //! Names: OpenTelemetry's conventions on generative AI (`opt-in` attributes and their older forms), OpenInference,
 //! OpenLLMetry.
 
-use super::wire::{Field, fields};
 use aho_corasick::AhoCorasick;
+use kvprov_wire::protobuf::{Field, fields, put};
 use prost::bytes::Bytes;
 use std::sync::OnceLock;
 
@@ -123,37 +123,6 @@ fn may_hold(bytes: &[u8]) -> bool {
     static NAMES: OnceLock<Option<AhoCorasick>> = OnceLock::new();
     let names = NAMES.get_or_init(|| AhoCorasick::new(CONTENT).ok());
     names.as_ref().is_none_or(|names| names.is_match(bytes))
-}
-
-fn put(out: &mut Vec<u8>, number: u64, field: Field<'_>) {
-    let tag = |kind: u64| number << 3 | kind;
-    match field {
-        Field::Varint(value) => {
-            varint(out, tag(0));
-            varint(out, value);
-        }
-        Field::Fixed64(value) => {
-            varint(out, tag(1));
-            out.extend_from_slice(&value.to_le_bytes());
-        }
-        Field::Bytes(body) => {
-            varint(out, tag(2));
-            varint(out, body.len() as u64);
-            out.extend_from_slice(body);
-        }
-        Field::Fixed32(value) => {
-            varint(out, tag(5));
-            out.extend_from_slice(&value.to_le_bytes());
-        }
-    }
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

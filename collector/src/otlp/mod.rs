@@ -5,6 +5,4 @@
 
 pub(crate) mod content;
 pub(crate) mod context;
-pub(crate) mod raw;
 pub mod spans;
-pub(crate) mod wire;

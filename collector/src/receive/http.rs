@@ -1,6 +1,5 @@
 //! OTLP over HTTP, plain or gzip: `POST /v1/logs` with protobuf or JSON, `POST /v1/traces` with protobuf.
 
-use super::details;
 use super::json;
 use super::take::{NotTaken, Payload, Taker};
 use axum::Router;
@@ -11,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use flate2::read::MultiGzDecoder;
+use kvprov_wire::status::RpcStatus;
 use prost::Message as _;
 use prost::bytes::Bytes;
 use serde_json::json;
@@ -135,7 +135,7 @@ fn refuse(error: &NotTaken, format: Format) -> Response {
     };
     let message = error.to_string();
     let mut response = match format {
-        Format::Protobuf => reply(status, PROTOBUF, details::status(code, &message, after).encode_to_vec()),
+        Format::Protobuf => reply(status, PROTOBUF, RpcStatus::new(code, &message, after).encode_to_vec()),
         Format::Json => {
             reply(status, JSON, json!({"code": code, "message": message}).to_string().into_bytes())
         }

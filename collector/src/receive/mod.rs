@@ -10,7 +10,6 @@
 mod clocks;
 mod config;
 mod connection;
-mod details;
 mod grpc;
 mod http;
 mod json;
@@ -218,8 +217,8 @@ async fn serve_grpc(listener: TcpListener, taker: Arc<Taker>, mut stopped: watch
         .initial_stream_window_size(WINDOW)
         .http2_keepalive_interval(Some(PING))
         .http2_keepalive_timeout(Some(PING))
-        .add_service(grpc::Logs(Arc::clone(&taker)))
-        .add_service(grpc::Traces(taker))
+        .add_service(grpc::Export::<grpc::Logs>::of(Arc::clone(&taker)))
+        .add_service(grpc::Export::<grpc::Traces>::of(taker))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), async move {
             serve::told(&mut stopped).await;
         });

@@ -6,7 +6,7 @@
 //!
 //! Numbers of fields: `opentelemetry/proto/collector/logs/v1`, `logs/v1`, `common/v1`, `resource/v1`.
 
-use crate::otlp::wire::each_field;
+use kvprov_wire::protobuf::each_field;
 
 /// Bytes that a log record takes, without its attributes, as a message and as an observation.
 const RECORD: u64 = 1024;

@@ -7,12 +7,12 @@
 //! Invariant: at most [`LEGS`] spans of one request are kept, with ids of at most [`ID_BYTES`].
 
 use crate::otlp::context::Context;
-use crate::otlp::wire::{Field, each_field, fields};
 use kvprov_model::clock::{ReceiveTime, WallTime};
 use kvprov_model::id::{NodeId, ObservationId, hex};
 use kvprov_model::observation::{Body, Envelope, Observation, RequestLeg, SCHEMA_VERSION, SourceKind};
 use kvprov_model::value::Value;
 use kvprov_packs::{SpanSignature, SpanTable};
+use kvprov_wire::protobuf::{Field, each_field, fields};
 use std::collections::BTreeMap;
 
 /// The node of every span. Who exports spans rarely says on which machine it runs, and its clock vouches for no node's

@@ -179,14 +179,7 @@ impl Core {
     /// Every finding that stands, surest first, as replay lists them.
     pub fn findings(&self) -> Result<Vec<Finding>, LedgerError> {
         let mut findings: Vec<Finding> = self.ledger.all_findings()?.into_values().flatten().collect();
-        findings.sort_by(|a, b| {
-            (b.confidence, &a.detector, a.first_seen, &a.id).cmp(&(
-                a.confidence,
-                &b.detector,
-                b.first_seen,
-                &b.id,
-            ))
-        });
+        findings.sort_by(Finding::in_lists);
         Ok(findings)
     }
 

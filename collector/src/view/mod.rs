@@ -12,7 +12,7 @@ use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
-use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role, SourceKind};
+use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -157,12 +157,11 @@ impl<'l> View<'l> {
         })
     }
 
-    /// Whether something of a worker was lost, so that absence on it proves nothing. Counters and KV events that were not
-    /// read are no such loss: counters tell of no single event, and nothing is concluded from the absence of a KV event.
+    /// Whether something of a worker was lost, so that absence on it proves nothing: something of a source from whose
+    /// silence one may conclude.
     pub fn has_loss(&self, worker: &WorkerId) -> bool {
         self.worker(worker).iter().any(|observation| {
-            matches!(observation.body, Body::Loss(_))
-                && !matches!(observation.envelope.source, SourceKind::Metrics | SourceKind::Events)
+            matches!(observation.body, Body::Loss(_)) && observation.envelope.source.tells_every_event()
         })
     }
 

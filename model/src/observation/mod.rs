@@ -36,6 +36,17 @@ crate::string_enum! {
     }
 }
 
+// === impl SourceKind ===
+
+impl SourceKind {
+    /// Whether what it does not tell did not happen, as long as nothing of it was lost. Counters tell of no single event,
+    /// and nothing is concluded from the absence of a KV event. A kind that a newer sender knows is taken to tell all,
+    /// so that its losses count.
+    pub fn tells_every_event(&self) -> bool {
+        !matches!(self, Self::Metrics | Self::Events)
+    }
+}
+
 /// What every observation carries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {

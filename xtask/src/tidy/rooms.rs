@@ -45,13 +45,17 @@ const BLIND: [Blind; 4] = [
 ];
 
 /// Crates of ours on which a crate may depend outside its tests.
-const MAY_DEPEND: [(&str, &[&str]); 8] = [
+const MAY_DEPEND: [(&str, &[&str]); 9] = [
     ("kvprov-model", &[]),
+    ("kvprov-wire", &[]),
     ("kvprov-packs", &["kvprov-model"]),
     ("kvprov-agent-common", &[]),
     ("kvprov-loader", &["kvprov-agent-common"]),
-    ("kvprov-agent", &["kvprov-model", "kvprov-packs", "kvprov-agent-common", "kvprov-loader"]),
-    ("kvprov-collector", &["kvprov-model", "kvprov-packs"]),
+    (
+        "kvprov-agent",
+        &["kvprov-model", "kvprov-packs", "kvprov-agent-common", "kvprov-loader", "kvprov-wire"],
+    ),
+    ("kvprov-collector", &["kvprov-model", "kvprov-packs", "kvprov-wire"]),
     ("kvprov", &["kvprov-model", "kvprov-packs", "kvprov-loader", "kvprov-agent", "kvprov-collector"]),
     ("xtask", &["kvprov-model", "kvprov-tests"]),
 ];

@@ -98,22 +98,36 @@ impl<'p> Member<'p> {
         stat: &FileStat,
         now: Instant,
     ) -> Self {
+        let instance = instance(node, &inode, &head);
         Self {
-            instance: instance(node, &inode, &head),
-            inode,
-            path: path.to_owned(),
-            generation: 0,
             head_print: Print::of(&head),
             head,
+            size: stat.size,
+            peak: stat.size,
+            changed: stat.modified,
+            modified: stat.modified,
+            ..Self::blank(inode, path.to_owned(), instance, now)
+        }
+    }
+
+    /// A file of which nothing is known and nothing was read.
+    fn blank(inode: Inode, path: PathBuf, instance: String, now: Instant) -> Self {
+        Self {
+            inode,
+            path,
+            instance,
+            generation: 0,
+            head: Vec::new(),
+            head_print: Print::default(),
             input: None,
             reading: None,
             rest: Taken { seam: Carry::begin(), ..Taken::default() },
             done: false,
             is_copy: false,
-            size: stat.size,
-            peak: stat.size,
-            changed: stat.modified,
-            modified: stat.modified,
+            size: 0,
+            peak: 0,
+            changed: 0,
+            modified: 0,
             past: Vec::new(),
             before: Default::default(),
             before_print: Print::default(),
@@ -468,32 +482,15 @@ impl<'p> Member<'p> {
         }
         let seam = Carry { offset: from, ..carry };
         Self {
-            inode: self.inode,
-            path: self.path.clone(),
-            instance: self.instance.clone(),
             generation: self.generation + 1,
             head: if from > 0 { self.head.clone() } else { Vec::new() },
             head_print: if from > 0 { self.head_print.clone() } else { Print::default() },
-            input: None,
-            reading: None,
             rest: Taken { seam, marks: Vec::new(), position: from },
-            done: false,
-            is_copy: false,
             size: from,
             peak: from,
-            changed: 0,
             modified: self.modified,
             past,
-            before: Default::default(),
-            before_print: Print::default(),
-            is_checked: true,
-            is_linked: true,
-            grew: now,
-            paused: Paused::No,
-            pause_noted: false,
-            is_ending: false,
-            unlinked_since: None,
-            told: Vec::new(),
+            ..Self::blank(self.inode, self.path.clone(), self.instance.clone(), now)
         }
     }
 

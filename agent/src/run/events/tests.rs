@@ -5,7 +5,7 @@ use crate::access::ProcessAccess as _;
 use crate::discover::{FoundProcess, Output, ProcessKey};
 use crate::events::zmtp::{Connection, Limits, SocketType};
 use crate::run::alive::Alive;
-use crate::run::options::Sources;
+use crate::run::options::{Options, Sources};
 use crate::ship::{Outbox, Protocol, QueueConfig};
 use crate::status::Readiness;
 use kvprov_model::fact;
@@ -99,11 +99,11 @@ fn watch(data: &Path, port: u16, is_done: impl Fn(&Hub, &str) -> bool) -> (Arc<H
     let readiness = Arc::new(Readiness::default());
     let hub = Arc::new(Hub::new(outbox.clone(), None, Arc::clone(&readiness)).unwrap());
     let access = Arc::new(Access::new(None));
+    let around =
+        Around { options: &options, node: &node, packs: Packs::builtin(), access: &access, hub: &hub };
     let mut alive = Alive::default();
     let (reports, _told) = std::sync::mpsc::channel();
-    let (events, commands) =
-        Events::new(&options, &node, Packs::builtin(), &access, &hub, alive.source("kv-events"), reports)
-            .unwrap();
+    let (events, commands) = Events::new(around, alive.source("kv-events"), reports).unwrap();
     let end = Arc::new(AtomicBool::new(false));
     let its_end = Arc::clone(&end);
     let thread = std::thread::spawn(move || events.run(&its_end));

@@ -2,8 +2,9 @@
 
 use super::endpoint::{Endpoint, EndpointError, Protocol};
 use super::verdict::{self, Verdict};
-use crate::otlp::raw::Raw;
 use crate::otlp::spans::EXPORT;
+use kvprov_wire::Raw;
+use kvprov_wire::error::chain;
 use prost::bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::time::Duration;
@@ -99,15 +100,4 @@ async fn read(mut response: reqwest::Response) -> Verdict {
         }
     }
     verdict::of_http(status, retry_after.as_deref(), &body)
-}
-
-/// An error with its causes, which say what happened.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }

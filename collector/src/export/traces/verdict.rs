@@ -1,9 +1,10 @@
 //! What an answer of the endpoint means for a request, by the rules of the OTLP specification.
 
 use crate::otlp::spans::ExportTraceServiceResponse;
+use kvprov_wire::status::Asks;
 use prost::Message as _;
 use std::time::Duration;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// Longest text of an endpoint that is kept, in characters.
 const MAX_TEXT: usize = 200;
@@ -48,18 +49,11 @@ pub(super) fn of_status(status: &Status) -> Verdict {
     if std::error::Error::source(status).is_some() {
         return Verdict::Retry(None, reason);
     }
-    match status.code() {
-        Code::OutOfRange => Verdict::TooLarge(reason),
-        // With details it asks for a pause; without, it is a matter of size.
-        Code::ResourceExhausted if status.details().is_empty() => Verdict::TooLarge(reason),
-        Code::ResourceExhausted
-        | Code::Ok
-        | Code::Cancelled
-        | Code::DeadlineExceeded
-        | Code::Aborted
-        | Code::Unavailable
-        | Code::DataLoss => Verdict::Retry(None, reason),
-        _ => Verdict::Refused(reason),
+    // With details it asks for a pause; without, it is a matter of size.
+    match Asks::of(status.code(), !status.details().is_empty()) {
+        Asks::Again => Verdict::Retry(None, reason),
+        Asks::Less => Verdict::TooLarge(reason),
+        Asks::Nothing => Verdict::Refused(reason),
     }
 }
 
@@ -86,6 +80,7 @@ fn tidy(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonic::Code;
 
     #[test]
     fn what_is_temporary_is_sent_again() {

@@ -6,7 +6,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// The codec.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Raw;
+pub struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;
