@@ -277,6 +277,12 @@ kinds! {
         state: Option<crate::factor::FactorState>,
         /// File or call that shows it.
         origin: Option<String>,
+        /// Names and sizes of the files as a short hash, where the same content may stand in other files.
+        layout: Option<String>,
+        /// What the content means whatever files hold it: `tensors-v1:…`, `gguf-v1:…`, `config-v1:…`.
+        meaning: Option<String>,
+        /// Why it is not known, or not known in full, in words.
+        reason: Option<String>,
     }
     /// One leg of a request over HTTP: between client and router, router and prefill, router and decode.
     RequestLeg = "request_leg" {
