@@ -10,6 +10,8 @@
 pub mod kernel;
 #[cfg(feature = "ring")]
 pub mod ring;
+#[cfg(feature = "ring")]
+pub mod verity;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -57,6 +57,10 @@ pub(crate) struct AgentSection {
     pub(crate) queue_bytes: u64,
     /// Bytes a second that are read to hash model files.
     pub(crate) hash_bytes_per_second: u64,
+    /// Threads that hash them, 1 to 64; together they keep the rate.
+    pub(crate) hash_threads: usize,
+    /// Whose tensors are hashed one by one: `auto` (weights that were read anyway), `always` or `off`.
+    pub(crate) tensor_digests: String,
     /// Log files that no process has open as its output: path or glob.
     pub(crate) log_files: Vec<LogFile>,
     /// The key of content hashes: a file with the same random bytes on all nodes whose content is compared. Left out: each
@@ -182,6 +186,8 @@ impl Default for AgentSection {
             kernel_statistics: false,
             queue_bytes: 256 << 20,
             hash_bytes_per_second: 200 << 20,
+            hash_threads: 1,
+            tensor_digests: "auto".to_owned(),
             log_files: Vec::new(),
             content_key_file: None,
             packs: None,

@@ -196,6 +196,54 @@ fn content_that_is_not_known_ends_what_was_known() {
 }
 
 #[test]
+fn a_sample_stands_where_nothing_is_known_and_goes_when_content_is() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa").opened_unknown("08:01:00", "weights");
+    scene.worker("e0").sampled("08:01:00", "weights", "ss").sampled("08:01:00", "/models/ad", "ss");
+    let stated = |scene: &Scene| {
+        let roster = roster(scene);
+        let member = roster.get(&WorkerId::from("e0")).unwrap();
+        assert_eq!(member.revision_at(Some(clock("08:01:30")), None), None);
+        member.factors().into_iter().map(|stated| stated.factor.value.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(stated(&scene), ["ss", "ss"]);
+    scene.worker("e0").loaded("08:01:00", "/models/ad", "11");
+    assert_eq!(stated(&scene), ["ss", "11"], "in whatever order they are told");
+    scene.worker("e0").loaded("08:01:00", "weights", "bb");
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    assert_eq!(member.changes(), [(clock("08:01:00"), "weights".to_owned())]);
+    assert!(member.revision_at(Some(clock("08:01:30")), None).is_some());
+}
+
+#[test]
+fn the_same_tensors_in_other_files_are_no_new_epoch() {
+    let mut scene = Scene::new();
+    scene.worker("e0").loaded("08:00:00", "weights", "aa layout=l meaning=tensors-v1:t");
+    scene.worker("e0").opened_unknown("08:01:00", "weights").loaded("08:01:00", "weights", "bb layout=m");
+    let changes = |scene: &Scene| roster(scene).get(&WorkerId::from("e0")).unwrap().changes();
+    assert!(changes(&scene).is_empty(), "not known to be others");
+    scene.worker("e0").loaded("08:01:00", "weights", "bb layout=m meaning=tensors-v1:t");
+    assert!(changes(&scene).is_empty());
+    scene.worker("e0").loaded("08:02:00", "weights", "cc layout=l meaning=tensors-v1:u");
+    assert_eq!(changes(&scene), [(clock("08:02:00"), "weights".to_owned())]);
+}
+
+#[test]
+fn why_a_factor_is_not_known_stands_until_it_is() {
+    let mut scene = Scene::new();
+    scene.worker("e0").opened_in_vain("08:00:00", "weights", "it may not be read");
+    let reasons = |scene: &Scene| {
+        let roster = roster(scene);
+        let unknown = roster.get(&WorkerId::from("e0")).unwrap().unknown();
+        unknown.into_iter().map(|(name, _, _, reason)| format!("{name}: {reason}")).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(&scene), ["weights: it may not be read"]);
+    scene.worker("e0").loaded("08:00:00", "weights", "aa");
+    assert!(reasons(&scene).is_empty());
+}
+
+#[test]
 fn equal_content_opened_anew_is_no_new_epoch_and_other_content_is() {
     let mut scene = Scene::new();
     scene.worker("e0").loaded("08:00:00", "/models/ad", "11").opened_unknown("08:01:00", "/models/ad");

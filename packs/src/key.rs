@@ -38,8 +38,8 @@ pub struct SplitKey<'p, 't> {
 /// A file that is a factor of the revision, by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeightsFile<'p, 't> {
-    /// `weights`, `adapter`, `tokenizer`, `chat_template`, `config`; `any` where only the content can tell, as for a
-    /// blob of a hub cache.
+    /// `weights`, `adapter`, `tokenizer`, `chat_template`, `config`, `quantisation`; `any` where only the content can tell,
+    /// as for a blob of a hub cache.
     pub factor: &'p str,
     /// sha256 of the content as the name states it, 64 hex digits.
     pub digest: Option<&'t str>,

@@ -95,6 +95,9 @@ pub(crate) fn tell(
                 value: Some(value.value),
                 state: Some(value.state),
                 origin: Some("declaration".to_owned()),
+                layout: value.layout,
+                meaning: value.meaning,
+                reason: None,
             });
             emit(revision.line, revision.from, says, body);
         }

@@ -1,20 +1,22 @@
-//! Digests of files, kept over restarts: a model of hundreds of gigabytes is read once.
+//! Digests of files, and what else was read of them, kept over restarts: a model of hundreds of gigabytes is read once.
 //!
 //! Keyed by all that tells one state of a file from another. Device numbers without a disk are given anew at every
 //! boot, so that they count together with it. A line that is torn or of no use is left out; a disk that is full costs
 //! a second reading, nothing else.
 
+use super::tensors::TensorSum;
+use super::texts::Texts;
 use crate::source::bounded::Bounded;
 use kvprov_agent_common::{FileIdentity, FileState};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Digests that are kept.
 const CAPACITY: usize = 64 * 1024;
-/// Longest line that is read, in bytes.
-const MAX_LINE: u64 = 4096;
+/// Longest line that is read, in bytes. A sum of tensors takes 4,096.
+const MAX_LINE: u64 = 16 * 1024;
 
 /// A file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,12 +43,28 @@ struct Line {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     boot: Option<String>,
     sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    texts: Option<Texts>,
+    /// The sum of the tensors; empty where they cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tensors: Option<String>,
+}
+
+/// What is known of a file in one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remembered {
+    /// sha256 in hex digits.
+    pub digest: String,
+    /// What was found inside; `None`: it was not looked into.
+    pub texts: Option<Texts>,
+    /// The sum of its tensors, or that they cannot be told; `None`: they were not read.
+    pub tensors: Option<Option<TensorSum>>,
 }
 
 /// The digests.
 #[derive(Debug)]
 pub(super) struct DigestCache {
-    known: Bounded<FileKey, String>,
+    known: Bounded<FileKey, Remembered>,
     path: Option<PathBuf>,
     boot: String,
     lines: usize,
@@ -103,50 +121,54 @@ impl DigestCache {
                 Ok(_) => self.lines += 1,
             }
             let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
-            let Line { device, inode, size, modified, changed, boot, sha256 } = line;
+            let Line { device, inode, size, modified, changed, boot, sha256, texts, tensors } = line;
             let key = FileKey { device, inode, size, modified, changed };
             let is_of_now = !key.is_anonymous() || boot.as_deref() == Some(&self.boot);
             if is_of_now && sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                self.known.insert(key, sha256);
+                let tensors = tensors.and_then(|sum| match sum.as_str() {
+                    "" => Some(None),
+                    sum => TensorSum::from_hex(sum).map(Some),
+                });
+                self.known.insert(key, Remembered { digest: sha256, texts, tensors });
             }
         }
     }
 
-    pub(super) fn get(&self, key: &FileKey) -> Option<&str> {
-        self.known.get(key).map(String::as_str)
+    pub(super) fn get(&self, key: &FileKey) -> Option<&Remembered> {
+        self.known.get(key)
     }
 
-    pub(super) fn insert(&mut self, key: FileKey, digest: &str) {
-        self.known.insert(key, digest.to_owned());
+    pub(super) fn insert(&mut self, key: FileKey, known: Remembered) {
+        self.known.insert(key, known.clone());
         let Some(path) = &self.path else { return };
         let written =
-            if self.lines >= 2 * CAPACITY { self.rewrite(path) } else { self.append(path, &key, digest) };
+            if self.lines >= 2 * CAPACITY { self.rewrite(path) } else { self.append(path, &key, &known) };
         match written {
             Ok(lines) => self.lines = lines,
             Err(_) => self.not_written += 1,
         }
     }
 
-    fn append(&self, path: &Path, key: &FileKey, digest: &str) -> std::io::Result<usize> {
+    fn append(&self, path: &Path, key: &FileKey, known: &Remembered) -> std::io::Result<usize> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         // A torn line before this one must not take it along.
-        file.write_all(format!("\n{}\n", self.line(key, digest)).as_bytes())?;
+        file.write_all(format!("\n{}\n", self.line(key, known)).as_bytes())?;
         Ok(self.lines + 2)
     }
 
     fn rewrite(&self, path: &Path) -> std::io::Result<usize> {
         let beside = path.with_extension("new");
-        let mut text = String::new();
-        for (key, digest) in self.known.iter() {
-            text.push_str(&self.line(key, digest));
-            text.push('\n');
+        let mut out = BufWriter::new(File::create(&beside)?);
+        for (key, known) in self.known.iter() {
+            writeln!(out, "{}", self.line(key, known))?;
         }
-        std::fs::write(&beside, text)?;
+        out.flush()?;
         std::fs::rename(&beside, path)?;
         Ok(self.known.len())
     }
 
-    fn line(&self, key: &FileKey, digest: &str) -> String {
+    fn line(&self, key: &FileKey, known: &Remembered) -> String {
+        let sum = |sum: &Option<TensorSum>| sum.as_ref().map(TensorSum::to_hex).unwrap_or_default();
         let line = Line {
             device: key.device,
             inode: key.inode,
@@ -154,7 +176,9 @@ impl DigestCache {
             modified: key.modified,
             changed: key.changed,
             boot: key.is_anonymous().then(|| self.boot.clone()),
-            sha256: digest.to_owned(),
+            sha256: known.digest.clone(),
+            texts: known.texts.clone(),
+            tensors: known.tensors.as_ref().map(sum),
         };
         serde_json::to_string(&line).unwrap_or_default()
     }
@@ -167,15 +191,32 @@ mod tests {
 
     const KEY: FileKey = FileKey { device: 8 << 20, inode: 1, size: 2, modified: 3, changed: 4 };
 
+    fn digest() -> Remembered {
+        Remembered { digest: "a".repeat(64), texts: None, tensors: None }
+    }
+
     #[test]
     fn a_digest_is_known_after_a_restart_and_only_for_that_state_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("digests.jsonl");
-        let digest = "a".repeat(64);
-        DigestCache::open(Some(&path), "b1").insert(KEY, &digest);
+        DigestCache::open(Some(&path), "b1").insert(KEY, digest());
         let again = DigestCache::open(Some(&path), "b2");
-        assert_eq!(again.get(&KEY), Some(digest.as_str()));
+        assert_eq!(again.get(&KEY), Some(&digest()));
         assert_eq!(again.get(&FileKey { changed: 5, ..KEY }), None);
+    }
+
+    #[test]
+    fn tensors_and_texts_are_known_after_a_restart_and_so_is_that_there_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("digests.jsonl");
+        let mut sum = TensorSum::default();
+        sum.add(&[1; 32]);
+        let texts = Some(Texts { meaning: Some("config-v1:a+b".to_owned()), template: None });
+        for tensors in [Some(Some(sum)), Some(None), None] {
+            let known = Remembered { texts: texts.clone(), tensors, ..digest() };
+            DigestCache::open(Some(&path), "b").insert(KEY, known.clone());
+            assert_eq!(DigestCache::open(Some(&path), "b").get(&KEY), Some(&known));
+        }
     }
 
     #[test]
@@ -183,7 +224,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("digests.jsonl");
         let key = FileKey { device: 50, ..KEY };
-        DigestCache::open(Some(&path), "b1").insert(key, &"a".repeat(64));
+        DigestCache::open(Some(&path), "b1").insert(key, digest());
         assert!(DigestCache::open(Some(&path), "b1").get(&key).is_some());
         assert_eq!(DigestCache::open(Some(&path), "b2").get(&key), None);
     }
@@ -193,14 +234,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("digests.jsonl");
         std::fs::write(&path, b"{\"device\":1,\"ino").unwrap();
-        DigestCache::open(Some(&path), "b").insert(KEY, &"a".repeat(64));
+        DigestCache::open(Some(&path), "b").insert(KEY, digest());
         assert!(DigestCache::open(Some(&path), "b").get(&KEY).is_some());
     }
 
     #[test]
     fn a_disk_that_takes_nothing_is_counted() {
         let mut cache = DigestCache::open(Some(Path::new("/nowhere/at/all")), "b");
-        cache.insert(KEY, &"a".repeat(64));
+        cache.insert(KEY, digest());
         assert_eq!((cache.not_written, cache.get(&KEY).is_some()), (1, true));
     }
 }

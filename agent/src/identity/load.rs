@@ -2,9 +2,13 @@
 //!
 //! A single file is its plain digest, so that it equals `sha256sum`. Several (shards, an adapter with its settings)
 //! are the digest over the sorted lines `name NUL digest`. A value is full only when nothing says that a file is
-//! missing: the index of the checkpoint, the count in the names of shards, or a long quiet where neither speaks.
+//! missing: the index of the checkpoint, the count in the names of shards, or a long quiet where neither speaks. Until then
+//! samples of the files stand for it, under an algorithm of their own.
 
 use super::cache::FileKey;
+use super::contents::Content;
+use super::samples;
+use super::tensors::TensorSum;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::id::hex;
 use sha2::{Digest, Sha256};
@@ -14,17 +18,26 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const QUIET: i64 = 2 * SECOND;
 /// One of which that is not known, after this.
 pub(super) const LONG_QUIET: i64 = 60 * SECOND;
+/// Bytes of the headers of a model's files, about.
+const HEADERS: u64 = 16 << 20;
 /// Files of one factor; a model of thousands of shards fits.
 const FILES: usize = 16 * 1024;
 
 /// Where a factor has one file that decides, in order of preference; the others beside it change no KV of equal
 /// tokens, and engines open different ones of them.
-const DECIDING: [(&str, &[&str]); 2] = [
+const DECIDING: [(&str, &[&str]); 3] = [
     ("tokenizer", &["tokenizer.json", "tekken.json", "tokenizer.model"]),
     ("config", &["config.json", "params.json"]),
+    (TEMPLATE, &["chat_template.jinja", "chat_template.json", "tokenizer_config.json"]),
 ];
+/// The factor that may stand inside files of others.
+pub(super) const TEMPLATE: &str = "chat_template";
+/// The ending of a file that is a chat template and nothing else.
+const TEMPLATE_ALONE: &str = ".jinja";
 /// Stems of files that hold all of a factor.
 const WHOLE: [&str; 4] = ["model", "pytorch_model", "consolidated", "flax_model"];
+/// The reason of a value that is on its way.
+pub(super) const NOT_READ: &str = "not all of it is read yet";
 /// Ending of the index of a checkpoint: it repeats what the shards hold and is no part of the value.
 const INDEX: &str = ".index.json";
 
@@ -56,23 +69,37 @@ pub(super) struct Load {
     /// Ring position of the first open, for ids.
     pub position: u64,
     pub path: String,
-    /// What was told last: value or reason.
-    pub told: Option<(bool, String)>,
+    /// What was told last, and of which factor.
+    pub told: Option<Value>,
+    pub told_as: String,
 }
 
 /// What the files give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     /// Known as a whole.
-    Full(String),
-    /// Files are missing or not read yet.
-    Provisional(String),
+    Full(Whole),
+    /// Files are missing or not read yet: which of it, and what samples of them show, as algorithm and value.
+    Provisional(&'static str, Option<(String, String)>),
     /// A file is not known, with the reason.
     Unknown(&'static str),
 }
 
+/// A value that is known as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub value: String,
+    /// Names and sizes of the files, where the same content may stand in others.
+    pub layout: Option<String>,
+    /// What it means, as `algorithm:value`, where known.
+    pub meaning: Option<String>,
+}
+
 /// What is known of a file's content.
-pub(super) type DigestOf<'d> = &'d dyn Fn(&FileKey) -> Option<Result<String, &'static str>>;
+pub(super) type ContentOf<'d> = &'d dyn Fn(&FileKey) -> Option<&'d Content>;
+
+/// A file that counts, with its state and content.
+type Part<'p> = (&'p str, FileKey, &'p Content);
 
 /// What an open does to a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +117,11 @@ pub(super) fn is_index(name: &str) -> bool {
     name.ends_with(INDEX)
 }
 
+/// Whether weights of these sizes may be the same tensors in other files: only headers differ.
+pub(super) fn are_alike(a: u64, b: u64) -> bool {
+    a.abs_diff(b) <= HEADERS + a.max(b) / 256
+}
+
 // === impl Load ===
 
 impl Load {
@@ -105,6 +137,7 @@ impl Load {
             position,
             path: path.to_owned(),
             told: None,
+            told_as: String::new(),
         }
     }
 
@@ -170,31 +203,121 @@ impl Load {
         one.map_or_else(|| all.clone(), |one| vec![*one])
     }
 
+    /// The states of the files that make the value.
+    pub(super) fn keys(&self) -> impl Iterator<Item = FileKey> {
+        self.parts().into_iter().filter_map(|(_, key)| key)
+    }
+
+    /// Names and sizes of the files that make the value, as 16 hex digits.
+    pub(super) fn layout(&self) -> String {
+        let mut hash = Sha256::new();
+        for (name, key) in self.parts() {
+            let size = key.map_or(0, |key| key.size);
+            hash.update(format!("{name}\0{size}\n"));
+        }
+        hex(&hash.finalize()[..8])
+    }
+
     /// The value at a time; `None` while the load goes on, or there is nothing.
-    pub(super) fn value(&self, now: WallTime, digest: DigestOf<'_>) -> Option<Value> {
+    pub(super) fn value<'d>(&'d self, now: WallTime, content: ContentOf<'d>) -> Option<Value> {
         let parts = self.parts();
         let quiet = now.since(self.last);
         if parts.is_empty() || quiet < QUIET {
             return None;
         }
-        let mut lines = Vec::new();
-        let mut waiting = false;
+        let mut known: Vec<Part<'_>> = Vec::new();
         for (name, key) in &parts {
             let Some(key) = key else {
                 return Some(Value::Unknown("the state of a file at its open is not known"));
             };
-            match digest(key) {
-                Some(Ok(digest)) => lines.push((*name, digest)),
-                Some(Err(reason)) => return Some(Value::Unknown(reason)),
-                None => waiting = true,
+            // Without room for it, it is never read.
+            let Some(content) = content(key) else {
+                return Some(Value::Unknown("there were too many files to read"));
+            };
+            if let Some(Err(reason)) = content.digest.known() {
+                return Some(Value::Unknown(reason));
+            }
+            known.push((*name, *key, content));
+        }
+        let digest = |(name, _, content): &Part<'_>| self.digest_in(name, content);
+        let mut lines = Vec::new();
+        for part in &known {
+            match digest(part) {
+                Some(Some(digest)) => lines.push((part.0, digest)),
+                Some(None) => {}
+                None => return Some(Value::Provisional(NOT_READ, self.sampled(&known))),
             }
         }
+        if lines.is_empty() {
+            return None; // a file that might have held the factor does not
+        }
+        if !self.is_whole(&parts, quiet) {
+            return Some(Value::Provisional("files of it were not opened, or not yet", self.sampled(&known)));
+        }
         let value = match lines.as_slice() {
-            [(_, digest)] if parts.len() == 1 => digest.clone(),
+            [(_, digest)] => digest.clone(),
             _ => set_digest(&lines),
         };
-        let is_whole = self.is_whole(&parts, quiet);
-        Some(if !waiting && is_whole { Value::Full(value) } else { Value::Provisional(value) })
+        let layout = (self.factor == "weights").then(|| self.layout());
+        Some(Value::Full(Whole { value, layout, meaning: self.meaning(&known) }))
+    }
+
+    /// The digest of a file as a part of this factor. `None`: not known yet; `Some(None)`: it is no part after all.
+    fn digest_in(&self, name: &str, content: &Content) -> Option<Option<String>> {
+        let digest = content.digest.known()?.as_ref().ok()?;
+        if self.factor == TEMPLATE && !name.ends_with(TEMPLATE_ALONE) {
+            return Some(content.texts.template.clone());
+        }
+        Some(Some(digest.clone()))
+    }
+
+    /// What samples show of files that are not all known; a small file is its own sample.
+    fn sampled(&self, parts: &[Part<'_>]) -> Option<(String, String)> {
+        let mut algorithm = None;
+        let mut lines = Vec::new();
+        for (name, _, content) in parts {
+            let (of, value) = match (content.samples.known(), content.digest.known()) {
+                (Some(Some(sample)), _) => match &sample.verity {
+                    Some(verity) => (samples::VERITY, verity.clone()),
+                    None => (samples::ALGORITHM, sample.digest.clone()),
+                },
+                (_, Some(Ok(digest))) => (samples::ALGORITHM, digest.clone()),
+                _ => return None,
+            };
+            // Values that were made in two ways make none together.
+            if *algorithm.get_or_insert(of) != of {
+                return None;
+            }
+            lines.push((*name, value));
+        }
+        let value = match lines.as_slice() {
+            [(_, value)] => value.clone(),
+            _ => set_digest(&lines),
+        };
+        algorithm.map(|algorithm| (algorithm.to_owned(), value))
+    }
+
+    /// What the files mean, where that is known of all of them.
+    fn meaning(&self, parts: &[Part<'_>]) -> Option<String> {
+        match (self.factor.as_str(), parts) {
+            ("config", [(_, _, content)]) => content.texts.meaning.clone(),
+            ("weights", [(_, _, first), ..]) => {
+                let format = first.format()?;
+                let mut all = TensorSum::default();
+                for (_, _, content) in parts {
+                    let sum =
+                        content.tensors.known()?.as_ref().filter(|_| content.format() == Some(format))?;
+                    all.merge(sum);
+                }
+                Some(format!("{}:{}", format.algorithm(), all.digest()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of the files that make the value.
+    pub(super) fn bytes(&self) -> u64 {
+        self.keys().map(|key| key.size).sum()
     }
 
     /// Whether no file is missing, as far as names tell.
@@ -229,7 +352,8 @@ impl Load {
                 weights && (settings || quiet >= LONG_QUIET)
             }
             ("weights", _) => quiet >= LONG_QUIET,
-            (_, [_]) => true,
+            // Of files that may hold a template, one does; settings of a quantisation may stand in several.
+            (TEMPLATE | "quantisation", _) | (_, [_]) => true,
             // Which of several files an engine opens is its own affair: no value of the factor.
             _ => false,
         }
@@ -282,17 +406,31 @@ mod tests {
         load
     }
 
+    /// What is known of files: the digest of each is its inode.
+    fn contents() -> BTreeMap<u64, Content> {
+        (0..20).map(|inode| (inode, Content::known(Ok(format!("{inode:064x}"))))).collect()
+    }
+
+    fn value_of(load: &Load, seconds: i64, contents: &BTreeMap<u64, Content>) -> Option<Value> {
+        load.value(WallTime(seconds * SECOND), &|key| contents.get(&key.inode))
+    }
+
+    fn full(load: &Load, seconds: i64) -> Option<String> {
+        match value_of(load, seconds, &contents()) {
+            Some(Value::Full(whole)) => Some(whole.value),
+            _ => None,
+        }
+    }
+
     fn is_full(load: &Load, seconds: i64) -> bool {
-        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
-        matches!(load.value(WallTime(seconds * SECOND), &digest), Some(Value::Full(_)))
+        full(load, seconds).is_some()
     }
 
     #[test]
     fn one_file_is_its_own_digest() {
         let load = load("weights", &["model.safetensors"]);
-        let digest = |_: &FileKey| Some(Ok("d".to_owned()));
-        assert_eq!(load.value(WallTime(SECOND), &digest), None);
-        assert_eq!(load.value(WallTime(3 * SECOND), &digest), Some(Value::Full("d".to_owned())));
+        assert_eq!(value_of(&load, 1, &contents()), None);
+        assert_eq!(full(&load, 3), Some(format!("{:064x}", 1)));
     }
 
     #[test]
@@ -313,9 +451,7 @@ mod tests {
         assert!(is_full(&with, 3));
         let mut without = load("weights", &["a.safetensors", "b.safetensors"]);
         without.opened("c.safetensors", key(9), "/m", WallTime(0), 1);
-        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
-        let at = WallTime(600 * SECOND);
-        assert_eq!(with.value(at, &digest), without.value(at, &digest));
+        assert_eq!((full(&with, 600), with.layout()), (full(&without, 600), without.layout()));
     }
 
     #[test]
@@ -327,11 +463,8 @@ mod tests {
 
     #[test]
     fn the_file_that_decides_stands_for_its_factor_whatever_else_was_opened() {
-        let digest = |key: &FileKey| Some(Ok(format!("{:064x}", key.inode)));
-        let at = WallTime(3 * SECOND);
-        let a = load("tokenizer", &["tokenizer.json", "vocab.json"]).value(at, &digest);
-        let b = load("tokenizer", &["tokenizer.json"]).value(at, &digest);
-        assert_eq!(a, b);
+        let a = full(&load("tokenizer", &["tokenizer.json", "vocab.json"]), 3);
+        assert_eq!(a, full(&load("tokenizer", &["tokenizer.json"]), 3));
         assert!(!is_full(&load("tokenizer", &["merges.txt", "vocab.json"]), 600));
     }
 
@@ -368,9 +501,15 @@ mod tests {
     }
 
     #[test]
+    fn weights_of_very_different_sizes_are_not_the_same_tensors() {
+        assert!(are_alike(5_000_000_000, 5_010_000_000));
+        assert!(!are_alike(5_000_000_000, 6_000_000_000));
+    }
+
+    #[test]
     fn one_file_that_is_not_known_makes_the_factor_unknown() {
         let load = load("weights", &["model.safetensors"]);
-        let digest = |_: &FileKey| Some(Err("it could not be read"));
-        assert_eq!(load.value(WallTime(3 * SECOND), &digest), Some(Value::Unknown("it could not be read")));
+        let contents = [(1, Content::known(Err("it could not be read")))].into();
+        assert_eq!(value_of(&load, 3, &contents), Some(Value::Unknown("it could not be read")));
     }
 }

@@ -1,43 +1,50 @@
 //! What a worker's model is, by the content of the files that its processes opened.
 //!
 //! Input: opens of files of models ([`ModelOpen`]). Output: `factor` observations: provisional once a load is quiet,
-//! full when the content of every file is known. A file is read once, in the background, and only in the state in
-//! which it was opened: if it is another by then the factor is unknown, with the reason. Opening the same content
-//! again is no news; other content is dated at the open that showed it, and from there on the old value is withdrawn at once. Invariant: memory is bounded; a value is full
-//! only when nothing speaks of a missing file.
+//! full when the content of every file is known, and once more when its tensors are. A file is read once, in the background,
+//! and only in the state in which it was opened: if it is another by then the factor is unknown, with the reason. Opening the
+//! same content again is no news; other content is dated at the open that showed it, and from there on the old value is
+//! withdrawn at once. Invariant: memory is bounded; a value is full only when nothing speaks of a missing file.
 
+mod beside;
 mod cache;
-mod hash;
+mod contents;
 mod load;
+mod opener;
+mod pages;
+mod queue;
+mod read;
+mod samples;
+mod tell;
+mod tensors;
+mod texts;
 
 pub use cache::FileKey;
-pub use hash::{FileOpener, OwnFiles};
+pub use opener::{FileOpener, OwnFiles};
 
 use crate::kernel::live::ModelOpen;
-use crate::source::{Losses, Place, Sink, SourceContext};
+use crate::source::{Losses, Sink};
+use beside::ONE_START;
 use cache::DigestCache;
-use hash::{Job, Outcome};
+use contents::Contents;
 use kvprov_model::clock::WallTime;
-use kvprov_model::factor::FactorState;
 use kvprov_model::id::{NodeId, WorkerId};
-use kvprov_model::observation::{Body, Factor, SourceKind};
-use load::{Effect, Load, QUIET, Value};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use load::{Effect, LONG_QUIET, Load, QUIET, Value};
+use queue::Queue;
+use read::{Outcome, Reader};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 /// Bytes a second that are read unless told otherwise.
 pub const DEFAULT_RATE: u64 = 200_000_000;
-/// Factors of all workers and their directories.
-const LOADS: usize = 4096;
-/// Files whose content is known or asked for.
-const FILES: usize = 64 * 1024;
-/// A file up to this size is read at once; a larger one when its load is quiet, out of the engine's way.
-const SMALL: u64 = 64 << 20;
-/// Weights opened in another directory this soon after are of the same start: of a draft model, or the model's own
-/// after it.
-const ONE_START: i64 = 120 * kvprov_model::clock::SECOND;
-
+/// Factors of all workers and their directories; thousands of adapters fit.
+const LOADS: usize = 16 * 1024;
+/// Threads that read, at most.
+const THREADS: usize = 64;
+/// Name of the factor of weights that are of another model than the worker's own: the draft of a speculative decoding.
+const DRAFT: &str = "draft";
 /// Settings.
 #[derive(Debug, Clone)]
 pub struct IdentityOptions {
@@ -49,8 +56,25 @@ pub struct IdentityOptions {
     pub boot: String,
     /// File that keeps digests over restarts; its directory has to be there.
     pub cache: Option<PathBuf>,
-    /// Bytes a second that are read; 0: no limit.
+    /// Bytes a second that are read, by all threads together; 0: no limit.
     pub rate: u64,
+    /// Threads that read; each has one file at a time.
+    pub threads: usize,
+    /// Of which weights the tensors are read one by one.
+    pub tensors: TensorDigests,
+}
+
+/// Of which weights the tensors are read one by one, so that the same tensors in other files compare equal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TensorDigests {
+    /// Of those that were read anyway; of those whose digest is the name of a blob where weights of about the same size on
+    /// this node are laid out in another way.
+    #[default]
+    Auto,
+    /// Of all.
+    Always,
+    /// Of none: weights of two layouts are neither equal nor different.
+    Off,
 }
 
 /// What an open belongs to.
@@ -61,56 +85,77 @@ struct LoadKey {
     directory: String,
 }
 
-/// Content of one file.
-#[derive(Debug, Clone)]
-enum Content {
-    /// Asked for; `true`: the thread has it.
-    Wanted(Box<Job>, bool),
-    Known(Result<String, &'static str>),
-}
-
 /// Follows the models of all workers.
 pub struct Identities {
     options: IdentityOptions,
     loads: BTreeMap<LoadKey, Load>,
-    contents: HashMap<FileKey, Content, foldhash::fast::RandomState>,
-    indexes: HashMap<FileKey, BTreeSet<String>, foldhash::fast::RandomState>,
-    cache: DigestCache,
-    jobs: Sender<Job>,
-    /// The thread stops when this goes.
-    _alive: Sender<()>,
+    /// Loads of another model than the worker's own, and whether that is to be looked at anew.
+    beside: (BTreeSet<LoadKey>, bool),
+    contents: Contents,
+    /// The threads stop when it is closed.
+    queue: Arc<Queue>,
     outcomes: Receiver<Outcome>,
     losses: Losses,
+}
+
+/// Parses of a file of a model what is parsed at all, header or text, and gives how many bytes its tensors take; for checks of
+/// the parsers.
+pub fn parse(path: &str, file: &std::fs::File) -> std::io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let size = file.metadata()?.len();
+    if let Some(format) = tensors::Format::of(path.as_bytes()) {
+        let tensors = format.layout(file, size).unwrap_or_default().tensors;
+        return Ok(tensors.iter().map(|tensor| tensor.length).sum());
+    }
+    if texts::are_in(path.as_bytes(), size) {
+        let mut content = vec![0; usize::try_from(size).unwrap_or(0)];
+        file.read_exact_at(&mut content, 0)?;
+        let _ = texts::read(path.as_bytes(), &content);
+    }
+    Ok(0)
+}
+
+// === impl TensorDigests ===
+
+impl TensorDigests {
+    /// The words of a configuration.
+    pub const WORDS: [&str; 3] = ["auto", "always", "off"];
+
+    /// From a word of a configuration.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "auto" => Some(Self::Auto),
+            "always" => Some(Self::Always),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
 }
 
 // === impl Identities ===
 
 impl Identities {
-    /// Begins, with a thread that reads files. It ends with this value.
-    pub fn new(options: IdentityOptions, mut opener: Box<dyn FileOpener>) -> std::io::Result<Self> {
-        let (jobs, wanted) = channel::<Job>();
+    /// Begins, with threads that read files. They end with this value.
+    pub fn new(options: IdentityOptions, opener: Box<dyn FileOpener>) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue::new(options.rate));
+        let opener = Arc::new(Mutex::new(opener));
         let (done, outcomes) = channel();
-        let (alive, end) = channel();
-        let rate = options.rate;
-        std::thread::Builder::new().name("kvprov-hash".to_owned()).spawn(move || {
-            while let Ok(job) = wanted.recv() {
-                if done.send(hash::read(&job, &mut *opener, rate, &end)).is_err() {
-                    return;
-                }
-            }
-        })?;
         let cache = DigestCache::open(options.cache.as_deref(), &options.boot);
-        Ok(Self {
-            options,
+        let made = Self {
             loads: BTreeMap::new(),
-            contents: HashMap::default(),
-            indexes: HashMap::default(),
-            cache,
-            jobs,
-            _alive: alive,
+            beside: (BTreeSet::new(), false),
+            contents: Contents::new(cache),
+            queue,
             outcomes,
             losses: Losses::default(),
-        })
+            options,
+        };
+        for _ in 0..made.options.threads.clamp(1, THREADS) {
+            let (queue, opener, done) = (Arc::clone(&made.queue), Arc::clone(&opener), done.clone());
+            let reader = Reader { queue, opener, done };
+            std::thread::Builder::new().name("kvprov-hash".to_owned()).spawn(move || reader.run())?;
+        }
+        Ok(made)
     }
 
     /// A process of a worker opened a file of a model.
@@ -120,220 +165,183 @@ impl Identities {
             return;
         }
         let Some((directory, name)) = open.path.rsplit_once('/') else { return };
-        let key = LoadKey {
-            worker: worker.clone(),
-            factor: open.file.factor.clone(),
-            directory: directory.to_owned(),
-        };
+        let file = FileKey::of(&open.identity, &open.state);
+        self.joins(worker, &open.file.factor, directory, (name, file), open);
+        if texts::may_hold_template(name) {
+            self.joins(worker, load::TEMPLATE, directory, (name, file), open);
+        }
+        if let Some(file) = file
+            && !self.contents.want(file, open, name)
+        {
+            self.losses.one("too many files of models");
+        }
+    }
+
+    /// A file joins the files of one factor.
+    fn joins(
+        &mut self,
+        worker: &WorkerId,
+        factor: &str,
+        directory: &str,
+        (name, file): (&str, Option<FileKey>),
+        open: &ModelOpen,
+    ) {
+        let key =
+            LoadKey { worker: worker.clone(), factor: factor.to_owned(), directory: directory.to_owned() };
         if self.loads.len() >= LOADS && !self.loads.contains_key(&key) {
             self.losses.one("too many loads of models");
             return;
         }
-        let file = FileKey::of(&open.identity, &open.state);
         // Other weights than those that run are loaded: those are over, whatever comes.
         let takes_over = key.factor == "weights"
             && self.loads.iter().any(|(other, load)| {
                 other.worker == key.worker
                     && other.factor == key.factor
-                    && load.told.as_ref().is_some_and(|(full, _)| *full)
+                    && matches!(load.told, Some(Value::Full(_)))
                     && open.wall.since(load.first) > ONE_START
             });
         let load = self.loads.entry(key).or_insert_with(|| {
-            let mut load = Load::new(&open.file.factor, &open.path, open.wall, open.position);
+            let mut load = Load::new(factor, &open.path, open.wall, open.position);
             load.in_doubt = takes_over;
             load
         });
+        let before = (load.size(), load.first);
         if load.opened(name, file, &open.path, open.wall, open.position) == Effect::Full {
             self.losses.one("too many files of one model");
         }
-        if let Some(file) = file {
-            self.want(file, open, name);
-        }
-    }
-
-    fn want(&mut self, file: FileKey, open: &ModelOpen, name: &str) {
-        let is_index = load::is_index(name);
-        // A reason not to know may have passed: another open, another try.
-        let known = match self.contents.get(&file) {
-            Some(Content::Known(digest)) => digest.is_ok(),
-            Some(Content::Wanted(..)) => true,
-            None => false,
-        };
-        if known {
-            return;
-        }
-        if !is_index {
-            let stated = open.file.digest.as_deref().filter(|digest| digest.len() == 64);
-            if let Some(digest) = stated.or_else(|| self.cache.get(&file)) {
-                self.contents.insert(file, Content::Known(Ok(digest.to_owned())));
-                return;
-            }
-        }
-        if self.contents.len() >= FILES {
-            self.losses.one("too many files of models");
-            return;
-        }
-        let path = crate::kernel::live::path::to_bytes(&open.path);
-        let job = Job { key: file, pid: open.pid, path, is_index };
-        self.contents.insert(file, Content::Wanted(Box::new(job), false));
+        self.beside.1 |= load.files.len() == 1 || before != (load.size(), load.first);
     }
 
     /// Takes what was read and tells what is known now. To be called about once a second.
     pub fn poll(&mut self, now: WallTime, sink: Sink<'_>) {
+        let mut is_news = false;
         while let Ok(outcome) = self.outcomes.try_recv() {
-            if let Some(names) = outcome.names {
-                self.indexes.insert(outcome.key, names);
-            }
-            if let Ok(digest) = &outcome.digest {
-                self.cache.insert(outcome.key, digest);
-            }
-            self.contents.insert(outcome.key, Content::Known(outcome.digest));
+            is_news = true;
+            self.contents.take(outcome);
         }
-        self.give_jobs(now);
-        let beside = self.beside();
-        let contents = &self.contents;
-        let digest = |key: &FileKey| match contents.get(key) {
-            Some(Content::Known(digest)) => Some(digest.clone()),
-            _ => None,
-        };
-        for (key, load) in &mut self.loads {
-            let index = load.files.iter().find(|(name, _)| load::is_index(name));
-            let names = index.and_then(|(_, file)| self.indexes.get(&file.key?));
-            if let Some(names) = names {
-                load.names(&names.clone());
-            }
-            if beside.contains(key) {
-                continue;
-            }
-            let value = match load.value(now, &digest) {
-                Some(value) => value,
-                // Other content was opened: what held before holds no more, whatever comes.
-                None if load.in_doubt => Value::Provisional(String::new()),
-                None => continue,
-            };
-            let told = match &value {
-                Value::Full(value) => (true, value.clone()),
-                Value::Provisional(_) => (false, String::new()),
-                Value::Unknown(reason) => (false, (*reason).to_owned()),
-            };
-            if load.told.as_ref() == Some(&told) {
-                continue;
-            }
-            // A load that went on without a change has the value it had until it has another one.
-            let was_full = load.told.as_ref().is_some_and(|(full, _)| *full);
-            if was_full && !load.in_doubt && matches!(value, Value::Provisional(_)) {
-                continue;
-            }
-            // Of a first load nothing was known that could end. Other directories may hold files of the same name.
-            let ends = load.in_doubt;
-            load.in_doubt &= matches!(value, Value::Provisional(_));
-            load.told = Some(told);
-            tell(&self.options, key, load, &value, ends, sink);
+        let anew = std::mem::take(&mut self.beside.1);
+        if anew {
+            self.beside.0 = beside::of(&self.loads);
         }
-    }
-
-    /// Forgets a worker that is gone.
-    pub fn forget(&mut self, worker: &WorkerId) {
-        self.loads.retain(|key, _| key.worker != *worker);
-        let wanted: BTreeSet<FileKey> =
-            self.loads.values().flat_map(|load| load.files.values().filter_map(|file| file.key)).collect();
-        self.contents.retain(|key, _| wanted.contains(key));
-        self.indexes.retain(|key, _| wanted.contains(key));
-    }
-
-    /// What was not told although it might have been, since the last call.
-    pub fn take_losses(&mut self) -> Losses {
-        self.losses.add("digest not written", std::mem::take(&mut self.cache.not_written));
-        std::mem::take(&mut self.losses)
-    }
-
-    /// Files whose content is not known yet.
-    pub fn waiting(&self) -> usize {
-        self.contents.values().filter(|content| matches!(content, Content::Wanted(..))).count()
-    }
-
-    /// Hands the thread what may be read now.
-    fn give_jobs(&mut self, now: WallTime) {
+        self.want_tensors();
         let busy: BTreeSet<FileKey> = self
             .loads
             .values()
             .filter(|load| now.since(load.last) < QUIET)
             .flat_map(|load| load.files.values().filter_map(|file| file.key))
             .collect();
-        let mut ready: Vec<&mut Content> = Vec::new();
-        for content in self.contents.values_mut() {
-            if let Content::Wanted(job, false) = content
-                && (job.key.size <= SMALL || !busy.contains(&job.key))
-            {
-                ready.push(content);
+        self.contents.give(&self.queue, &|key| busy.contains(key));
+        for (key, load) in &mut self.loads {
+            // Nothing was read, and nothing can become so by waiting: what was told holds.
+            let is_settled = load.told.is_some() && now.since(load.last) > 2 * LONG_QUIET;
+            if is_settled && !is_news && !anew {
+                continue;
             }
-        }
-        // Small ones first: most factors are known at once.
-        ready.sort_by_key(|content| match content {
-            Content::Wanted(job, _) => (job.key.size, job.key.inode),
-            Content::Known(_) => (0, 0),
-        });
-        for content in ready {
-            if let Content::Wanted(job, given) = content {
-                *given = self.jobs.send((**job).clone()).is_ok();
+            let index = load.files.iter().find(|(name, _)| load::is_index(name));
+            let index = index.and_then(|(_, file)| self.contents.get(&file.key?));
+            if let Some(names) = index.and_then(|content| content.names.as_ref()) {
+                load.names(names);
             }
+            let factor = match (self.beside.0.contains(key), key.factor.as_str()) {
+                (true, "weights") => DRAFT,
+                (true, _) => continue,
+                (false, factor) => factor,
+            };
+            if load.told_as != factor {
+                load.told = None;
+                factor.clone_into(&mut load.told_as);
+            }
+            let value = match load.value(now, &|key| self.contents.get(key)) {
+                Some(value) => value,
+                // Other content was opened: what held before holds no more, whatever comes.
+                None if load.in_doubt => Value::Provisional(load::NOT_READ, None),
+                None => continue,
+            };
+            if load.told.as_ref() == Some(&value) {
+                continue;
+            }
+            let is_on_its_way = matches!(value, Value::Provisional(..));
+            let was_full = matches!(load.told, Some(Value::Full(_)));
+            // A load that went on without a change has the value it had until it has another one.
+            if was_full && !load.in_doubt && is_on_its_way {
+                continue;
+            }
+            // Of a first load nothing was known that could end. Other directories may hold files of the same name.
+            let ends = load.in_doubt;
+            load.in_doubt &= is_on_its_way;
+            let tell = tell::Tell { options: &self.options, key, factor, load };
+            // What a sample shows does not end what held; that nothing more is known does.
+            if ends && matches!(value, Value::Provisional(_, Some(_))) && !tell.ended() {
+                tell.now(&Value::Provisional(load::NOT_READ, None), true, sink);
+            }
+            tell.now(&value, ends, sink);
+            load.told = Some(value);
         }
     }
 
-    /// Weights of another model that one worker opened while it started: of the directories the largest is the model.
-    fn beside(&self) -> BTreeSet<LoadKey> {
-        let mut beside = BTreeSet::new();
-        let weights = || self.loads.iter().filter(|(key, _)| key.factor == "weights");
-        for (key, load) in weights() {
-            let is_smaller = weights().any(|(other_key, other)| {
-                other_key.worker == key.worker
-                    && other_key.directory != key.directory
-                    && load.first.since(other.first).abs() <= ONE_START
-                    && (load.size(), &key.directory) < (other.size(), &other_key.directory)
-            });
-            if is_smaller {
-                beside.insert(key.clone());
+    /// Asks for the tensors of the weights of which they are wanted.
+    fn want_tensors(&mut self) {
+        if self.options.tensors == TensorDigests::Off {
+            return;
+        }
+        let weights = self.loads.values().filter(|load| load.told_as == "weights");
+        let full: Vec<(&Load, &load::Whole)> = weights
+            .filter_map(|load| match &load.told {
+                Some(Value::Full(whole)) => Some((load, whole)),
+                _ => None,
+            })
+            .collect();
+        let mut wanted = Vec::new();
+        for (load, whole) in full.iter().filter(|(_, whole)| whole.meaning.is_none()) {
+            let known: Option<Vec<_>> =
+                load.keys().map(|key| Some((key, self.contents.get(&key)?))).collect();
+            let Some(known) =
+                known.filter(|known| known.iter().all(|(_, content)| content.format().is_some()))
+            else {
+                continue;
+            };
+            let was_read = known.iter().any(|(_, content)| !content.is_named);
+            let is_laid_out_otherwise = || {
+                full.iter().any(|(other, otherwise)| {
+                    otherwise.layout != whole.layout && load::are_alike(load.bytes(), other.bytes())
+                })
+            };
+            if self.options.tensors == TensorDigests::Always || was_read || is_laid_out_otherwise() {
+                wanted.extend(known.into_iter().map(|(key, _)| key));
             }
         }
-        beside
+        wanted.iter().for_each(|key| self.contents.want_tensors(key));
+    }
+
+    /// Forgets a worker that is gone.
+    pub fn forget(&mut self, worker: &WorkerId) {
+        self.loads.retain(|key, _| key.worker != *worker);
+        self.beside.1 = true;
+        let wanted: BTreeSet<FileKey> =
+            self.loads.values().flat_map(|load| load.files.values().filter_map(|file| file.key)).collect();
+        self.contents.retain(&wanted);
+        self.queue.retain(|key| wanted.contains(key));
+    }
+
+    /// What was not told although it might have been, since the last call.
+    pub fn take_losses(&mut self) -> Losses {
+        self.losses.add("digest not written", self.contents.take_not_written());
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Bytes that were read so far, parts without blocks included.
+    pub fn bytes_read(&self) -> u64 {
+        self.queue.bytes_read()
+    }
+
+    /// Files of which something is not known yet.
+    pub fn waiting(&self) -> usize {
+        self.contents.waiting()
     }
 }
 
-/// Tells what a load gives. `ends`: what was known before holds no more, also where the new value is not known; without a
-/// value it is the algorithm that says so.
-fn tell(options: &IdentityOptions, key: &LoadKey, load: &Load, value: &Value, ends: bool, sink: Sink<'_>) {
-    let files = load.files.len();
-    let factor = &key.factor;
-    let (value, state, says, lane) = match value {
-        Value::Full(value) => {
-            (Some(value.clone()), FactorState::Full, format!("{factor} of {files} files read: {value}"), 2)
-        }
-        Value::Provisional(_) => {
-            (None, FactorState::Provisional, format!("opened {files} files of {factor}, not all read yet"), 0)
-        }
-        Value::Unknown(reason) => {
-            (None, FactorState::Unknown, format!("opened {files} files of {factor}, not known: {reason}"), 1)
-        }
-    };
-    // By name only requests know it: which name is in this directory is for arguments and calls to say.
-    let adapter = (factor == "adapter").then(|| key.directory.clone());
-    let source = SourceContext {
-        node: options.node.clone(),
-        worker: Some(key.worker.clone()),
-        stream: "files".to_owned(),
-        instance: format!("{}\u{0}files\u{0}{}\u{0}{}", key.worker, options.ring, key.directory),
-        generation: 0,
-    };
-    let body = Body::Factor(Factor {
-        factor: Some(factor.clone()),
-        adapter: adapter.filter(|adapter| !adapter.is_empty()),
-        algorithm: (ends || value.is_some()).then(|| "sha256".to_owned()),
-        value,
-        state: Some(state),
-        origin: Some(format!("open {}", load.path)),
-    });
-    let place = Place { position: load.position, offset: load.position };
-    // What is told of a load changes with its files; a restart tells the same again.
-    let index = (lane << 24) | u32::try_from(files).unwrap_or(0).min(0x00ff_ffff);
-    sink(source.observe(SourceKind::Kernel, place, index, Some(load.first), Some(says), body));
+impl Drop for Identities {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }

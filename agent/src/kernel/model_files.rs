@@ -148,6 +148,7 @@ impl Load {
             value,
             state: Some(state),
             origin: Some(origin),
+            ..Factor::default()
         });
         emitter.emit(self.last, LANE, says, body);
     }

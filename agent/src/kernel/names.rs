@@ -23,7 +23,7 @@ pub struct ArtifactName {
 /// A file that is a factor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelFile {
-    /// `weights`, `adapter`, `tokenizer`, `chat_template`, `config`.
+    /// `weights`, `adapter`, `tokenizer`, `chat_template`, `config`, `quantisation`.
     pub factor: String,
     /// sha256 of its content as the path states it.
     pub digest: Option<String>,

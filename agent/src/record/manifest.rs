@@ -1,19 +1,22 @@
 //! `incident.toml` of a recording, as its workers become known.
 
 use kvprov_model::clock::WallTime;
-use kvprov_model::factor::FactorState;
+use kvprov_model::factor::{self, FactorState};
 use kvprov_model::id::{NodeId, WorkerId};
 use kvprov_model::observation::{Factor, Worker, WorkerGone};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
+
+/// From when, of which adapter, which factor, and what it is.
+type Epoch = (Option<WallTime>, Option<String>, String, factor::Factor);
 
 /// What is known of one worker.
 #[derive(Debug, Default)]
 struct Described {
     node: String,
     body: Worker,
-    /// In order of time: from when, which factor, its value.
-    epochs: Vec<(Option<WallTime>, Option<String>, String, String)>,
+    /// In order of time.
+    epochs: Vec<Epoch>,
     gone: Option<(Option<WallTime>, WorkerGone)>,
 }
 
@@ -45,10 +48,21 @@ impl Manifest {
         else {
             return;
         };
-        let described = self.workers.entry(worker.clone()).or_default();
-        let epoch = (wall, factor.adapter.clone(), name.clone(), format!("{algorithm}:{value}"));
-        if !described.epochs.contains(&epoch) {
-            described.epochs.push(epoch);
+        let known = factor::Factor {
+            algorithm: algorithm.clone(),
+            value: value.clone(),
+            state: FactorState::Full,
+            layout: factor.layout.clone(),
+            meaning: factor.meaning.clone(),
+        };
+        let epochs = &mut self.workers.entry(worker.clone()).or_default().epochs;
+        // What becomes known of a value later is of the same statement.
+        let same = epochs.iter_mut().find(|(at, adapter, factor_name, held)| {
+            (at, adapter, factor_name) == (&wall, &factor.adapter, name) && held.join(&known).is_some()
+        });
+        match same {
+            Some((.., held)) => *held = held.join(&known).unwrap_or(known),
+            None => epochs.push((wall, factor.adapter.clone(), name.clone(), known)),
         }
     }
 
@@ -126,8 +140,8 @@ impl Described {
     }
 }
 
-fn epoch((from, adapter, factor, value): &(Option<WallTime>, Option<String>, String, String)) -> Value {
-    let value = Value::String(value.clone());
+fn epoch((from, adapter, factor, value): &Epoch) -> Value {
+    let value = Value::String(value.to_text());
     let mut revision = Table::new();
     match adapter {
         Some(adapter) => {

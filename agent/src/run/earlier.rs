@@ -41,13 +41,29 @@ pub(super) fn loaded(
     let directories = model.into_iter().chain(adapters.map(|(_, directory)| directory));
     let mut opens = Vec::new();
     for directory in directories.filter(|directory| directory.starts_with('/')).take(DIRECTORIES) {
-        let directory = directory.trim_end_matches('/');
-        match in_directory(access, names, process, directory, started) {
+        let place = Place::of(directory.trim_end_matches('/'));
+        match in_directory(access, names, process, place, started) {
             Ok(found) => opens.extend(found),
             Err(error) => tracing::debug!(%error, directory, "what an earlier worker loaded is not known"),
         }
     }
     opens
+}
+
+/// What an argument names: a directory, or one file in it (a model of one file).
+#[derive(Debug, Clone, Copy)]
+struct Place<'p> {
+    directory: &'p str,
+    only: Option<&'p str>,
+}
+
+impl<'p> Place<'p> {
+    fn of(path: &'p str) -> Self {
+        match path.rsplit_once('/') {
+            Some((directory, name)) if holds_tensors(name) => Self { directory, only: Some(name) },
+            _ => Self { directory: path, only: None },
+        }
+    }
 }
 
 /// When its leader started, to the tick. `None` where a clock was set since, so that times of files do not compare.
@@ -65,7 +81,7 @@ fn in_directory(
     access: &dyn ProcessAccess,
     names: &dyn Names,
     process: ProcessId,
-    directory: &str,
+    Place { directory, only }: Place<'_>,
     started: WallTime,
 ) -> Result<Vec<ModelOpen>, AccessError> {
     let itself = access.stat_path_of(process, directory.as_bytes(), true)?;
@@ -76,6 +92,7 @@ fn in_directory(
         .iter()
         .filter(|entry| entry.kind != FileKind::Directory)
         .filter_map(|entry| String::from_utf8(entry.name.clone()).ok())
+        .filter(|name| only.is_none_or(|only| name == only))
         .take(FILES)
         .collect();
     found.sort();
@@ -143,10 +160,11 @@ mod tests {
         Access::new(None).identify(std::process::id()).unwrap()
     }
 
-    fn known(directory: &Path, started: WallTime) -> Vec<(String, bool)> {
+    fn known(path: &Path, started: WallTime) -> Vec<(String, bool)> {
         let packs = kvprov_packs::Packs::builtin();
         let access = Access::new(None);
-        let opens = in_directory(&access, packs, here(), directory.to_str().unwrap(), started).unwrap();
+        let place = Place::of(path.to_str().unwrap());
+        let opens = in_directory(&access, packs, here(), place, started).unwrap();
         let name = |open: &ModelOpen| open.path.rsplit('/').next().unwrap().to_owned();
         opens.iter().map(|open| (name(open), FileKey::of(&open.identity, &open.state).is_some())).collect()
     }
@@ -168,6 +186,15 @@ mod tests {
         let folder = model();
         let all = [("config.json".to_owned(), true), ("model.safetensors".to_owned(), true)];
         assert_eq!(known(folder.path(), now()), all);
+    }
+
+    #[test]
+    fn a_model_that_is_one_file_is_that_file() {
+        let folder = model();
+        std::fs::write(folder.path().join("other.gguf"), b"x").unwrap();
+        std::fs::write(folder.path().join("model.Q8_0.gguf"), b"x").unwrap();
+        let path = folder.path().join("model.Q8_0.gguf");
+        assert_eq!(known(&path, now()), [("model.Q8_0.gguf".to_owned(), true)]);
     }
 
     #[test]

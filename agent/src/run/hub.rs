@@ -29,6 +29,8 @@ pub(crate) struct Hub {
     recorder: Mutex<Option<Recorder>>,
     counted: Mutex<Counted>,
     ring: (AtomicU64, AtomicU64),
+    /// Files of models that wait to be read, and bytes that were read of such files.
+    models: (AtomicU64, AtomicU64),
     /// Who wants to hear at once that something changed what a worker's caches may hold.
     on_change: Mutex<Option<Sender<ScrapeCommand>>>,
     readiness: Arc<Readiness>,
@@ -64,6 +66,7 @@ impl Hub {
             recorder: Mutex::new(recorder),
             counted: Mutex::default(),
             ring: Default::default(),
+            models: Default::default(),
             on_change: Mutex::default(),
             readiness,
         })
@@ -179,6 +182,16 @@ impl Hub {
     pub(crate) fn ring(&self, used: u64, size: u64) {
         self.ring.0.store(used, Ordering::Relaxed);
         self.ring.1.store(size, Ordering::Relaxed);
+    }
+
+    /// How many files of models wait to be read, and how many bytes were read of such files so far.
+    pub(crate) fn read_models(&self, waiting: u64, bytes: u64) {
+        self.models.0.store(waiting, Ordering::Relaxed);
+        self.models.1.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn models(&self) -> (u64, u64) {
+        (self.models.0.load(Ordering::Relaxed), self.models.1.load(Ordering::Relaxed))
     }
 
     /// The engines of the workers that are there.

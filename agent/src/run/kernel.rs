@@ -102,6 +102,8 @@ impl Kernel {
             boot: node.boot_id.clone(),
             cache: Some(around.below("digests")),
             rate: options.hash_bytes_per_second,
+            threads: options.hash_threads,
+            tensors: options.tensor_digests,
         };
         let identities = Identities::new(identity, Box::new(NodeOpener(Arc::clone(access))))
             .inspect_err(|error| tracing::error!(%error, "model files are not hashed"))
@@ -212,6 +214,7 @@ impl Kernel {
                 }
             }
             self.hub.lose("identity", &identities.take_losses());
+            self.hub.read_models(identities.waiting() as u64, identities.bytes_read());
         }
         self.hub.lose("kernel", &self.live.take_losses());
         if let Some(ring) = &self.ring {

@@ -1,6 +1,7 @@
 //! What the agent is told.
 
 use crate::http::ReadPath;
+use crate::identity::TensorDigests;
 use crate::ship::Protocol;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -49,6 +50,10 @@ pub struct Options {
     pub queue_bytes: u64,
     /// Bytes a second that are read to hash model files.
     pub hash_bytes_per_second: u64,
+    /// Threads that hash them.
+    pub hash_threads: usize,
+    /// Of which weights the tensors are hashed one by one.
+    pub tensor_digests: TensorDigests,
     /// Further logs.
     pub log_files: Vec<LogFile>,
     /// The key of content hashes, the same on all nodes whose content is compared; `None`: one of this node's own.

@@ -40,6 +40,10 @@ pub(crate) fn serve(
     stats.source(metric::KV_PUBLISHERS, series(Hub::kv_publishers));
     let files = Arc::clone(hub);
     stats.value(metric::LOG_FILES, move || Some(files.followed_files()));
+    let models = Arc::clone(hub);
+    stats.value(metric::MODEL_FILES, move || Some(models.models().0 as f64));
+    let models = Arc::clone(hub);
+    stats.value(metric::MODEL_BYTES, move || Some(models.models().1 as f64));
     scraping(&stats, hub);
     if let Some(loader) = loader {
         kernel(&stats, loader);

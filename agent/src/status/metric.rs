@@ -79,6 +79,12 @@ metrics! {
     /// Runs of kernel programs.
     KERNEL_RUNS: Counter "kvprov_kernel_program_runs_total" ["program"]
         "Runs of a kernel program; there only where the kernel counts them.",
+    /// Files of models.
+    MODEL_FILES: Gauge "kvprov_model_files_waiting" []
+        "Files of models whose digest, or that of their tensors, is not known yet.",
+    /// Bytes of files of models.
+    MODEL_BYTES: Counter "kvprov_model_bytes_read_total" []
+        "Bytes of model files that were read to tell their digests, parts without blocks included.",
     /// Bytes of the ring that wait.
     RING_BYTES: Gauge "kvprov_kernel_ring_bytes" ["state"]
         "Bytes of the ring between kernel and agent: used, size.",

@@ -225,3 +225,16 @@ fn a_model_that_is_opened_is_noticed_and_its_reads_cost_nothing() {
     rig.tick(p.time + 70_000_000_000);
     assert_eq!(rig.observations.len(), 1);
 }
+
+#[test]
+fn a_model_that_is_opened_past_the_page_cache_is_noticed_too() {
+    const O_DIRECT: u32 = 0o40000;
+    const O_CLOEXEC: u32 = 0o2_000_000;
+    let (mut rig, mut p) = (Rig::new(), Process::new(7));
+    rig.all(&[
+        p.open("/models/m/model.safetensors", O_RDONLY | O_DIRECT | O_CLOEXEC, 4, 1, 11),
+        p.close(A, 1),
+    ]);
+    rig.commit();
+    assert_eq!(rig.notices, ["model /models/m/model.safetensors 11 w"]);
+}

@@ -5,6 +5,7 @@ use crate::live::arguments::{Common, Half};
 use crate::live::{logging, words};
 use anyhow::Context;
 use kvprov_agent::http::ReadPath;
+use kvprov_agent::identity::TensorDigests;
 use kvprov_agent::run::{self, LogFile, Options, Sources};
 use kvprov_agent::ship::Protocol;
 use kvprov_loader::attach;
@@ -68,6 +69,8 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .map(|scope| attach::scope_name(Path::new(scope))),
         queue_bytes: agent.queue_bytes,
         hash_bytes_per_second: agent.hash_bytes_per_second,
+        hash_threads: agent.hash_threads,
+        tensor_digests: tensor_digests(&agent.tensor_digests)?,
         log_files: agent
             .log_files
             .iter()
@@ -78,6 +81,13 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         scrape_bytes: agent.scrape_bytes,
         answers: answers(&agent.endpoints)?,
         recording: common.record.clone(),
+    })
+}
+
+/// Whose tensors are hashed one by one.
+fn tensor_digests(word: &str) -> anyhow::Result<TensorDigests> {
+    TensorDigests::from_word(word).with_context(|| {
+        format!("agent.tensor_digests: {word:?} is none of {}", TensorDigests::WORDS.join(", "))
     })
 }
 

@@ -54,6 +54,8 @@ pub struct Member {
     factors: BTreeMap<String, Timeline<Factor>>,
     /// Factors that are not fully known: they stand only where no full one does.
     hints: BTreeMap<String, Timeline<Factor>>,
+    /// Why a factor is not known, by factor and adapter: from when, and the words.
+    reasons: BTreeMap<(String, Option<String>), (Option<WallTime>, String)>,
     /// Factors of adapters over time, by adapter name or by the directory of its files.
     adapters: BTreeMap<String, Timeline<Factor>>,
     /// Where the files of each adapter are, by the name that requests use, over time.
@@ -118,6 +120,7 @@ impl Roster {
                 is_undated: false,
                 factors: BTreeMap::new(),
                 hints: BTreeMap::new(),
+                reasons: BTreeMap::new(),
                 adapters: BTreeMap::new(),
                 directories: BTreeMap::new(),
                 origins: BTreeMap::new(),
@@ -290,8 +293,14 @@ impl Member {
     }
 
     fn take_factor(&mut self, body: &kvprov_model::observation::Factor, wall: Option<WallTime>) {
-        let (Some(name), Some(algorithm)) = (&body.factor, &body.algorithm) else { return };
+        let Some(name) = &body.factor else { return };
         let state = body.state.clone().unwrap_or(FactorState::Unknown);
+        let of = (name.clone(), body.adapter.as_deref().map(|adapter| directory_of(adapter).to_owned()));
+        if let Some(reason) = body.reason.as_ref().filter(|_| state == FactorState::Unknown) {
+            let told = (wall, reason.clone());
+            self.reasons.entry(of).and_modify(|held| *held = held.clone().max(told.clone())).or_insert(told);
+        }
+        let Some(algorithm) = &body.algorithm else { return };
         let Some(value) = &body.value else {
             // Who reads content says that other content was loaded, which it does not know (yet): the old epoch is over.
             let timeline = match &body.adapter {
@@ -303,7 +312,13 @@ impl Member {
             }
             return;
         };
-        let factor = Factor { algorithm: algorithm.clone(), value: value.clone(), state };
+        let factor = Factor {
+            algorithm: algorithm.clone(),
+            value: value.clone(),
+            state,
+            layout: body.layout.clone(),
+            meaning: body.meaning.clone(),
+        };
         let full = factor.state == FactorState::Full;
         if let Some(origin) = &body.origin {
             let adapter = body.adapter.as_deref().map(|adapter| directory_of(adapter).to_owned());
@@ -379,7 +394,8 @@ impl Member {
     /// The factors at a time; those without a date hold from the beginning. An adapter's own factor is there only
     /// when a request uses that adapter: requests for the base model have none.
     pub fn factors_at(&self, time: Option<WallTime>, adapter: Option<&str>) -> Factors {
-        let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
+        let known = |name: &str| self.factors.get(name).and_then(|timeline| timeline.at(time));
+        let hints = self.hints.iter().filter(|(name, _)| known(name).is_none());
         let mut at: Factors = self
             .factors
             .iter()
@@ -400,7 +416,8 @@ impl Member {
 
     /// Every factor as it was last stated.
     pub fn factors(&self) -> Vec<Stated<'_>> {
-        let hints = self.hints.iter().filter(|(name, _)| !self.factors.contains_key(*name));
+        let known = |name: &str| self.factors.get(name).and_then(Timeline::last);
+        let hints = self.hints.iter().filter(|(name, _)| known(name).is_none());
         let own = self.factors.iter().chain(hints).filter_map(|(name, timeline)| {
             let (since, factor) = timeline.last()?;
             let origin = self.origin(name, None, since);
@@ -412,6 +429,21 @@ impl Member {
             Some(Stated { name: "adapter", adapter: Some(adapter), since, factor, origin })
         });
         own.chain(of_adapters).collect()
+    }
+
+    /// Factors of which nothing is known, with the reason: name, adapter, since when, why. What was stated for the same time
+    /// or later takes the place of a reason.
+    pub fn unknown(&self) -> Vec<(&str, Option<&str>, Option<WallTime>, &str)> {
+        let stated = self.factors();
+        let is_known = |name: &str, adapter: Option<&str>, since: Option<WallTime>| {
+            let mut of_it = stated.iter().filter(|one| one.name == name && one.adapter == adapter);
+            of_it.any(|one| one.factor.state == FactorState::Full && one.since >= since)
+        };
+        let reasons = self.reasons.iter().filter_map(|((name, adapter), (since, reason))| {
+            let adapter = adapter.as_deref();
+            (!is_known(name, adapter, *since)).then_some((name.as_str(), adapter, *since, reason.as_str()))
+        });
+        reasons.collect()
     }
 
     fn origin(&self, factor: &str, adapter: Option<&str>, since: Option<WallTime>) -> Option<&str> {

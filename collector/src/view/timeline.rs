@@ -4,6 +4,7 @@
 //! that is stated for the same time.
 
 use kvprov_model::clock::WallTime;
+use kvprov_model::factor::{Comparison, Factor, FactorState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values by the time from which they hold. `None` holds from the beginning.
@@ -22,21 +23,30 @@ impl<T> Default for Timeline<T> {
     }
 }
 
-impl<T: Ord + Clone> Timeline<T> {
-    /// States that a value holds from a time on. Two different statements for one time make it unknown, in whatever
-    /// order they come.
+/// A value that a timeline holds.
+pub trait Held: Clone + PartialEq {
+    /// What two statements for one time come to, in whatever order they are made; `None`: they contradict each other.
+    fn join(&self, other: &Self) -> Option<Self>;
+    /// Whether it is known to be another than the one that held before.
+    fn is_other_than(&self, before: &Self) -> bool;
+    /// Whether it can be told from others at all.
+    fn is_known(&self) -> bool;
+}
+
+impl<T: Held> Timeline<T> {
+    /// States that a value holds from a time on. Two statements for one time that contradict each other make it unknown,
+    /// in whatever order they come.
     pub fn set(&mut self, from: Option<WallTime>, value: T) {
-        if self.from.get(&from).is_some_and(|held| *held != value) {
-            self.disputed.insert(from);
+        let Some(held) = self.from.get_mut(&from) else {
+            self.from.insert(from, value);
+            return;
+        };
+        match held.join(&value) {
+            Some(joined) => *held = joined,
+            None => {
+                self.disputed.insert(from);
+            }
         }
-        self.from
-            .entry(from)
-            .and_modify(|held| {
-                if value > *held {
-                    held.clone_from(&value);
-                }
-            })
-            .or_insert(value);
     }
 
     /// States that the value is not known from a time on.
@@ -72,10 +82,47 @@ impl<T: Ord + Clone> Timeline<T> {
         (!ended && !self.disputed.contains(from)).then_some((*from, value))
     }
 
-    /// The times at which the value became another one.
+    /// The times at which the value became another one than the last that was known.
     pub fn changes(&self) -> Vec<WallTime> {
-        let entries: Vec<_> = self.from.iter().collect();
-        entries.windows(2).filter(|pair| pair[0].1 != pair[1].1).filter_map(|pair| *pair[1].0).collect()
+        let mut changes = Vec::new();
+        let mut before: Option<&T> = None;
+        for (from, value) in self.from.iter().filter(|(from, _)| !self.disputed.contains(*from)) {
+            if before.is_some_and(|before| value.is_other_than(before)) {
+                changes.extend(from);
+            }
+            if before.is_none() || value.is_known() {
+                before = Some(value);
+            }
+        }
+        changes
+    }
+}
+
+impl Held for Factor {
+    fn join(&self, other: &Self) -> Option<Self> {
+        Self::join(self, other)
+    }
+
+    fn is_other_than(&self, before: &Self) -> bool {
+        self.compare(before) == Comparison::Different
+    }
+
+    fn is_known(&self) -> bool {
+        self.state == FactorState::Full
+    }
+}
+
+impl Held for String {
+    fn join(&self, other: &Self) -> Option<Self> {
+        (self == other).then(|| self.clone())
+    }
+
+    fn is_other_than(&self, before: &Self) -> bool {
+        self != before
+    }
+
+    fn is_known(&self) -> bool {
+        true
     }
 }
 
@@ -86,28 +133,28 @@ mod tests {
     #[test]
     fn the_latest_statement_before_a_time_holds() {
         let mut timeline = Timeline::default();
-        timeline.set(Some(WallTime(20)), "b");
-        timeline.set(Some(WallTime(10)), "a");
-        assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a"));
-        assert_eq!(timeline.at(Some(WallTime(25))), Some(&"b"));
+        timeline.set(Some(WallTime(20)), "b".to_owned());
+        timeline.set(Some(WallTime(10)), "a".to_owned());
+        assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a".to_owned()));
+        assert_eq!(timeline.at(Some(WallTime(25))), Some(&"b".to_owned()));
         assert_eq!(timeline.changes(), [WallTime(20)]);
     }
 
     #[test]
     fn without_a_time_two_values_are_unknown() {
         let mut timeline = Timeline::default();
-        timeline.set(Some(WallTime(10)), "a");
-        assert_eq!(timeline.at(None), Some(&"a"));
-        timeline.set(Some(WallTime(20)), "b");
+        timeline.set(Some(WallTime(10)), "a".to_owned());
+        assert_eq!(timeline.at(None), Some(&"a".to_owned()));
+        timeline.set(Some(WallTime(20)), "b".to_owned());
         assert_eq!(timeline.at(None), None);
     }
 
     #[test]
     fn what_is_no_longer_known_is_neither_the_old_value_nor_a_change() {
         let mut timeline = Timeline::default();
-        timeline.set(Some(WallTime(10)), "a");
+        timeline.set(Some(WallTime(10)), "a".to_owned());
         timeline.forget(Some(WallTime(20)));
-        assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a"));
+        assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a".to_owned()));
         assert_eq!((timeline.at(Some(WallTime(20))), timeline.last()), (None, None));
         assert_eq!(timeline.at(None), None);
         assert!(timeline.changes().is_empty());
@@ -116,10 +163,10 @@ mod tests {
     #[test]
     fn a_value_for_the_same_time_takes_the_place_of_not_knowing_it() {
         let mut timeline = Timeline::default();
-        timeline.set(Some(WallTime(10)), "a");
+        timeline.set(Some(WallTime(10)), "a".to_owned());
         timeline.forget(Some(WallTime(20)));
-        timeline.set(Some(WallTime(20)), "a");
-        assert_eq!(timeline.at(Some(WallTime(25))), Some(&"a"));
+        timeline.set(Some(WallTime(20)), "a".to_owned());
+        assert_eq!(timeline.at(Some(WallTime(25))), Some(&"a".to_owned()));
         assert!(timeline.changes().is_empty(), "equal content is no new epoch");
     }
 
@@ -127,9 +174,42 @@ mod tests {
     fn two_statements_for_one_time_make_it_unknown() {
         let mut timeline = Timeline::default();
         for value in ["a", "b", "a"] {
-            timeline.set(None, value);
+            timeline.set(None, value.to_owned());
         }
         assert_eq!(timeline.at(None), None);
         assert_eq!(timeline.at(Some(WallTime(1))), None);
+    }
+
+    fn factors(texts: [&str; 2]) -> Timeline<Factor> {
+        let mut timeline = Timeline::default();
+        for (text, at) in texts.into_iter().zip([10, 20]) {
+            timeline.set(Some(WallTime(at)), Factor::full(text));
+        }
+        timeline
+    }
+
+    #[test]
+    fn equal_tensors_in_other_files_are_no_change() {
+        let texts = ["sha256:aa layout=l meaning=tensors-v1:t", "sha256:bb layout=m meaning=tensors-v1:t"];
+        assert!(factors(texts).changes().is_empty());
+        let texts = ["sha256:aa layout=l", "sha256:bb layout=m meaning=tensors-v1:t"];
+        assert!(factors(texts).changes().is_empty(), "not known to be others");
+        assert_eq!(factors(["sha256:aa layout=l", "sha256:bb layout=l"]).changes(), [WallTime(20)]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_value_later_is_of_the_same_statement() {
+        let mut timeline = factors(["sha256:aa layout=l", "sha256:bb layout=l"]);
+        timeline.set(Some(WallTime(20)), Factor::full("sha256:bb layout=l meaning=tensors-v1:t"));
+        let last = timeline.last().and_then(|(_, factor)| factor.meaning.clone());
+        assert_eq!(last.as_deref(), Some("tensors-v1:t"));
+    }
+
+    #[test]
+    fn a_sample_between_two_values_hides_no_change() {
+        let mut timeline = factors(["sha256:aa", "sha256:bb"]);
+        let sampled = Factor { state: FactorState::Provisional, ..Factor::full("samples-v1:s") };
+        timeline.set(Some(WallTime(15)), sampled);
+        assert_eq!(timeline.changes(), [WallTime(20)]);
     }
 }

@@ -135,6 +135,25 @@ impl<'s> Cast<'s> {
         self.opened(time, Body::Factor(body))
     }
 
+    /// The kernel saw its processes open content that could not be read.
+    pub fn opened_in_vain(self, time: &str, of: &str, reason: &str) -> Self {
+        let (name, adapter) = loaded_from(of);
+        let body = Factor {
+            factor: Some(name.to_owned()),
+            adapter: adapter.map(str::to_owned),
+            state: Some(FactorState::Unknown),
+            reason: Some(reason.to_owned()),
+            ..Factor::default()
+        };
+        self.opened(time, Body::Factor(body))
+    }
+
+    /// The kernel saw its processes open content of which there is a sample.
+    pub fn sampled(self, time: &str, of: &str, sample: &str) -> Self {
+        let (name, adapter) = loaded_from(of);
+        self.opened(time, factor(name, adapter, &format!("samples-v1:{sample}"), FactorState::Provisional))
+    }
+
     fn opened(self, time: &str, body: Body) -> Self {
         self.scene.at(time).on(&self.name).seen_by(SourceKind::Kernel).tell(body);
         self
@@ -152,13 +171,15 @@ fn loaded_from(of: &str) -> (&str, Option<&str>) {
 }
 
 fn factor(name: &str, adapter: Option<&str>, text: &str, state: FactorState) -> Body {
-    let (algorithm, value) = text.split_once(':').unwrap_or(("setting", text));
+    let factor = kvprov_model::factor::Factor::full(text);
     Body::Factor(Factor {
         factor: Some(name.to_owned()),
         adapter: adapter.map(str::to_owned),
-        algorithm: Some(algorithm.to_owned()),
-        value: Some(value.to_owned()),
+        algorithm: Some(factor.algorithm),
+        value: Some(factor.value),
         state: Some(state),
-        origin: None,
+        layout: factor.layout,
+        meaning: factor.meaning,
+        ..Factor::default()
     })
 }

@@ -7,6 +7,7 @@
 pub mod kinds;
 pub mod otlp;
 pub mod reference;
+mod words;
 
 use crate::clock::{MonotonicTime, WallTime};
 use crate::id::{NodeId, ObservationId, WorkerId};
@@ -14,6 +15,7 @@ use crate::value::Value;
 use std::collections::BTreeMap;
 
 pub use kinds::*;
+pub use words::*;
 
 /// Version of the contract that this crate writes.
 pub const SCHEMA_VERSION: i64 = 1;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use toml::Spanned;
 
 /// Factors that a file may be.
-const FACTORS: &[&str] = &["weights", "adapter", "tokenizer", "chat_template", "config", "any"];
+const FACTORS: &[&str] =
+    &["weights", "adapter", "tokenizer", "chat_template", "config", "quantisation", "any"];
 
 impl Build {
     pub(super) fn entries(&mut self, context: &Context<'_>, file: PackFile) {

@@ -6,6 +6,7 @@
 
 mod figure;
 mod hicache;
+mod identity;
 mod kernel;
 mod ledger;
 mod logs;
@@ -52,6 +53,8 @@ enum Part {
     Kernel,
     /// From a record of the kernel programs to an observation.
     Reader,
+    /// Hashing model files beside sha256sum and openssl.
+    Identity,
     /// A real store with and without the agent, and what the agent uses meanwhile; needs root and the rigs.
     Hicache,
     /// Memory of `kvprov up`; needs root.
@@ -60,8 +63,16 @@ enum Part {
     Pairs,
 }
 
-const ALL: [Part; 7] =
-    [Part::Logs, Part::Ledger, Part::Kernel, Part::Reader, Part::Memory, Part::Hicache, Part::Pairs];
+const ALL: [Part; 8] = [
+    Part::Logs,
+    Part::Ledger,
+    Part::Kernel,
+    Part::Reader,
+    Part::Identity,
+    Part::Memory,
+    Part::Hicache,
+    Part::Pairs,
+];
 
 /// Measures and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -74,6 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             Part::Ledger => ledger::run()?,
             Part::Kernel => kernel::run(arguments.rounds)?,
             Part::Reader => reader::run()?,
+            Part::Identity => identity::run()?,
             Part::Hicache => match arguments.place()? {
                 Some(place) => hicache::run(&place, arguments.rounds)?,
                 None if arguments.parts.is_empty() => {

@@ -4,6 +4,7 @@ use super::*;
 use crate::access::ProcessAccess as _;
 use crate::discover::{FoundProcess, Output, ProcessKey};
 use crate::events::zmtp::{Connection, Limits, SocketType};
+use crate::identity::TensorDigests;
 use crate::run::alive::Alive;
 use crate::run::options::{Options, Sources};
 use crate::ship::{Outbox, Protocol, QueueConfig};
@@ -50,6 +51,8 @@ fn options(data: &Path) -> Options {
         scope: None,
         queue_bytes: 16 << 20,
         hash_bytes_per_second: 1,
+        hash_threads: 1,
+        tensor_digests: TensorDigests::Off,
         log_files: Vec::new(),
         content_key_file: None,
         scrape_interval: Duration::from_secs(5),

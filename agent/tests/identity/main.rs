@@ -1,133 +1,20 @@
 //! What a worker's model is, from the files that its processes opened.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use kvprov_agent::identity::{FileOpener, Identities, IdentityOptions, OwnFiles};
-use kvprov_agent::kernel::ModelFile;
-use kvprov_agent::kernel::live::ModelOpen;
-use kvprov_agent_common::{FileIdentity, FileState};
+mod bad_input;
+mod hub;
+mod layouts;
+mod provisional;
+mod rig;
+mod texts;
+
+use kvprov_agent::identity::{Identities, OwnFiles};
+use kvprov_agent_common::FileState;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::factor::FactorState;
-use kvprov_model::id::{NodeId, WorkerId};
-use kvprov_model::observation::{Body, Factor, Observation};
-use sha2::{Digest, Sha256};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use rig::{Counting, Rig, options, sha256};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting(Arc<AtomicUsize>);
-
-impl FileOpener for Counting {
-    fn open_file_of(&mut self, pid: u32, path: &[u8]) -> std::io::Result<std::fs::File> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        OwnFiles.open_file_of(pid, path)
-    }
-}
-
-struct Rig {
-    identities: Identities,
-    folder: tempfile::TempDir,
-    opens: Arc<AtomicUsize>,
-    seconds: i64,
-    position: u64,
-    found: Vec<Observation>,
-}
-
-fn options(folder: &Path) -> IdentityOptions {
-    IdentityOptions {
-        node: NodeId("n".to_owned()),
-        ring: "r".to_owned(),
-        boot: "b".to_owned(),
-        cache: Some(folder.join("digests.jsonl")),
-        rate: 0,
-    }
-}
-
-impl Rig {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let opens = Arc::new(AtomicUsize::new(0));
-        let identities =
-            Identities::new(options(folder.path()), Box::new(Counting(Arc::clone(&opens)))).unwrap();
-        Self { identities, folder, opens, seconds: 1000, position: 0, found: Vec::new() }
-    }
-
-    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
-        let path = self.folder.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-
-    /// The open of a file as it is now.
-    fn open_of(&mut self, factor: &str, path: &Path) -> ModelOpen {
-        let now = std::fs::metadata(path).unwrap();
-        self.position += 10;
-        ModelOpen {
-            pid: std::process::id(),
-            path: path.to_str().unwrap().into(),
-            file: ModelFile { factor: factor.to_owned(), digest: None, evidence: None },
-            identity: FileIdentity {
-                device: rustix::fs::major(now.dev()) << 20 | rustix::fs::minor(now.dev()),
-                open_file: 1,
-                inode: now.ino(),
-            },
-            state: FileState {
-                size: now.size(),
-                modified: now.mtime() * SECOND + now.mtime_nsec(),
-                changed: now.ctime() * SECOND + now.ctime_nsec(),
-            },
-            wall: WallTime(self.seconds * SECOND),
-            position: self.position,
-        }
-    }
-
-    fn take(&mut self, open: &ModelOpen) {
-        self.identities.opened(&WorkerId("w".to_owned()), open);
-    }
-
-    fn open(&mut self, factor: &str, path: &Path) {
-        let open = self.open_of(factor, path);
-        self.take(&open);
-    }
-
-    fn wait(&mut self, seconds: i64) {
-        self.seconds += seconds;
-        for _ in 0..200 {
-            let found = &mut self.found;
-            let now = WallTime(self.seconds * SECOND);
-            self.identities.poll(now, &mut |observation| found.push(observation));
-            if self.identities.waiting() == 0 {
-                break;
-            }
-            let (_kept, never) = std::sync::mpsc::channel::<()>();
-            let _ = never.recv_timeout(std::time::Duration::from_millis(5));
-        }
-        let found = &mut self.found;
-        self.identities.poll(WallTime(self.seconds * SECOND), &mut |observation| found.push(observation));
-    }
-
-    fn factors(&self) -> Vec<&Factor> {
-        let factor = |observation| match observation {
-            &Observation { body: Body::Factor(ref factor), .. } => Some(factor),
-            _ => None,
-        };
-        self.found.iter().filter_map(factor).collect()
-    }
-
-    fn full(&self) -> Vec<String> {
-        let full = self.factors().into_iter().filter(|factor| factor.state == Some(FactorState::Full));
-        full.filter_map(|factor| factor.value.clone()).collect()
-    }
-
-    fn says(&self) -> Vec<&str> {
-        self.found.iter().filter_map(|observation| observation.envelope.says.as_deref()).collect()
-    }
-}
-
-fn sha256(content: &[u8]) -> String {
-    kvprov_model::id::hex(&Sha256::digest(content))
-}
+use std::sync::atomic::Ordering;
 
 #[test]
 fn one_file_has_the_digest_that_sha256sum_gives_dated_when_it_was_opened() {
@@ -295,14 +182,14 @@ fn a_restart_reads_no_file_again_and_tells_the_same_ids() {
     rig.take(&open);
     rig.wait(3);
     let opens = rig.opens.load(Ordering::Relaxed);
-    assert_eq!(opens, 1);
+    assert_eq!(opens, 2, "for its digest, and for its tensors");
     let full = rig.found.pop().unwrap();
     rig.found.clear();
     let opener = Counting(Arc::clone(&rig.opens));
     rig.identities = Identities::new(options(rig.folder.path()), Box::new(opener)).unwrap();
     rig.take(&open);
     rig.wait(0);
-    assert_eq!(rig.opens.load(Ordering::Relaxed), opens);
+    assert_eq!((rig.opens.load(Ordering::Relaxed), rig.identities.bytes_read()), (opens, 0));
     assert_eq!(rig.found.last().unwrap().envelope.id, full.envelope.id);
     assert_eq!(rig.found.last().unwrap().body, full.body);
 }
@@ -336,7 +223,8 @@ fn a_draft_model_beside_the_model_is_not_the_model() {
     rig.open("weights", &model);
     rig.open("weights", &draft);
     rig.wait(3);
-    assert_eq!(rig.full(), [sha256(&[1; 1000])]);
+    assert_eq!(rig.full_of("weights"), [sha256(&[1; 1000])]);
+    assert_eq!(rig.full_of("draft"), [sha256(&[2; 10])]);
     // Much later it is what the worker was updated to.
     let update = rig.write("update/model.safetensors", &[3; 10]);
     rig.seconds += 1000;
@@ -358,4 +246,19 @@ fn the_rate_is_kept() {
     rig.wait(3);
     assert!(start.elapsed().as_millis() >= 250, "{:?}", start.elapsed());
     assert_eq!(rig.full().len(), 1);
+}
+
+#[test]
+fn several_threads_give_what_one_gives() {
+    let value = |threads: usize| {
+        let mut rig = Rig::with(|options| options.threads = threads);
+        for shard in 1..=9u8 {
+            let path = rig.write(&format!("m/model-0000{shard}-of-00009.safetensors"), &vec![shard; 1 << 20]);
+            rig.open("weights", &path);
+        }
+        rig.wait(3);
+        rig.full()
+    };
+    assert_eq!(value(4), value(1));
+    assert_eq!(value(4).len(), 1);
 }
