@@ -1,5 +1,6 @@
 //! Factors: the inputs that decide what KV means or how it is laid out.
 
+use crate::fact;
 use crate::id::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -41,6 +42,29 @@ pub enum Comparison {
 
 /// Names of the semantic factors, which together are the revision.
 pub const SEMANTIC: &[&str] = &["weights", "adapter", "tokenizer", "chat_template", "config", "quantisation"];
+
+/// Names of the factors that decide how KV is laid out, cut and named; with them a revision is a compatibility group. They are
+/// settings: a fact of that name ([`crate::fact`]), or what the worker is.
+pub const REPRESENTATION: &[&str] = &[
+    "engine",
+    "engine_version",
+    fact::CONNECTOR,
+    fact::DTYPE,
+    fact::KV_CACHE_DTYPE,
+    fact::DYNAMIC_KV_SCALES,
+    fact::KV_LAYOUT,
+    fact::ATTENTION_BACKEND,
+    fact::BLOCK_SIZE,
+    fact::TP_SIZE,
+    fact::PP_SIZE,
+    fact::CP_SIZE,
+    fact::DP_SIZE,
+    fact::HASH_ALGORITHM,
+    fact::HASH_SEED,
+    fact::TOKEN_FORM,
+    fact::ADAPTER_KEY,
+    fact::KEY_TAG,
+];
 
 /// A set of factors by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,6 +40,8 @@ pub(crate) struct PackFile {
     pub(crate) answer: Vec<Spanned<RawAnswer>>,
     #[serde(default)]
     pub(crate) span: Vec<Spanned<RawSpan>>,
+    #[serde(default)]
+    pub(crate) guard: Vec<Spanned<RawGuard>>,
 }
 
 /// `[[template]]`.
@@ -317,6 +319,28 @@ pub(crate) struct RawEndpoint {
     pub(crate) unless: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     pub(crate) keeps_counters_when: Vec<String>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
+
+/// `[[guard]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawGuard {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) since: Option<Spanned<String>>,
+    pub(crate) until: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) when: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) off_when: BTreeMap<String, Spanned<String>>,
+    pub(crate) covers: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) converts: Vec<Spanned<String>>,
+    pub(crate) outcome: String,
     #[serde(default, rename = "note")]
     _note: Option<String>,
     #[serde(default, rename = "source")]

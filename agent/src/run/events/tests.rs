@@ -52,6 +52,7 @@ fn options(data: &Path) -> Options {
         hash_bytes_per_second: 1,
         log_files: Vec::new(),
         content_key_file: None,
+        annotations_file: None,
         scrape_interval: Duration::from_secs(5),
         scrape_bytes: 1 << 20,
         answers: Vec::new(),
