@@ -336,7 +336,10 @@ fn what_an_operator_declares_is_told_and_a_flaw_is_named_with_its_line() {
     let expected: Vec<&Observation> =
         found.iter().filter(|told| matches!(told.body, Body::Expected(_))).collect();
     let [told] = expected.as_slice() else { panic!("{expected:?}") };
-    assert_eq!((told.envelope.stream.as_str(), told.worker(), told.envelope.wall), ("incident.toml", "", None));
+    assert_eq!(
+        (told.envelope.stream.as_str(), told.worker(), told.envelope.wall),
+        ("incident.toml", "", None)
+    );
     let Body::Expected(body) = &told.body else { panic!("{told:?}") };
     assert_eq!((body.alias.as_deref(), body.factors["weights"].as_str()), (Some("m"), "sha256:aa"));
 

@@ -50,7 +50,7 @@ enum Verdict {
 }
 
 /// Requests for a name that a worker took part in.
-type Asked = Vec<(Observation, String)>;
+type Asked = Vec<Observation>;
 
 /// The complete set of findings on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
@@ -96,8 +96,8 @@ fn of_name(
     let mut findings = Vec::new();
     let mut open: Option<(Draft, Departure)> = None;
     for stretch in stretches {
-        let asked: Vec<&(Observation, String)> =
-            requests.iter().filter(|(leg, _)| stretch.holds(leg.envelope.wall)).collect();
+        let asked: Vec<&Observation> =
+            requests.iter().filter(|leg| stretch.holds(leg.envelope.wall)).collect();
         let allowed = view.declared().in_force(member, name, stretch.from);
         let departure = departure(view, member, &allowed, stretch.from, name);
         let Some(departure) = departure.filter(|_| serves || !asked.is_empty()) else {
@@ -128,8 +128,8 @@ fn of_name(
         if let Some(statement) = statement(view, member, departure.factor.as_deref(), stretch.from) {
             draft.context(&statement);
         }
-        for (leg, request) in asked {
-            draft.proof(leg).request(request);
+        for leg in asked {
+            draft.proof(leg).requests_of(leg);
         }
         if let Some(unknown) = departure.unknown {
             draft.unknown(unknown);
@@ -313,7 +313,7 @@ fn asked(view: &View<'_>, member: &Member) -> BTreeMap<String, Asked> {
         let name = leg.adapter.as_ref().or(leg.model.as_ref()).or_else(|| first.get(&RequestStem::of(id)));
         if by.is_some_and(|by| by.id == member.id) {
             let name = name.cloned().unwrap_or_default();
-            asked.entry(name).or_default().push((observation.clone(), id.clone()));
+            asked.entry(name).or_default().push(observation.clone());
         }
     }
     asked

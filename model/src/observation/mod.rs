@@ -1,12 +1,13 @@
 //! Observations: dated facts from one source on one node, and their wire form.
 //!
-//! The table of kinds is closed ([`kinds`]); what a newer sender adds is kept in [`Observation::extra`] or as
-//! [`Body::Unknown`] and travels on unchanged. [`otlp`] maps both ways without loss. `docs/observations.md` is
-//! generated from these types by [`reference`].
+//! The table of kinds is closed ([`kinds`]), and so are the lists of their words ([`words`]); what a newer sender adds
+//! is kept in [`Observation::extra`] or as [`Body::Unknown`] and travels on unchanged. [`otlp`] maps both ways without
+//! loss. `docs/observations.md` is generated from these types by [`reference`].
 
 pub mod kinds;
 pub mod otlp;
 pub mod reference;
+pub mod words;
 
 use crate::clock::{MonotonicTime, WallTime};
 use crate::id::{NodeId, ObservationId, WorkerId};
@@ -14,6 +15,7 @@ use crate::value::Value;
 use std::collections::BTreeMap;
 
 pub use kinds::*;
+pub use words::*;
 
 /// Version of the contract that this crate writes.
 pub const SCHEMA_VERSION: i64 = 1;
