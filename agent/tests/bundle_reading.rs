@@ -327,3 +327,25 @@ fn two_mount_points_of_one_file_system_are_one_store() {
     let same = stores("/mnt/kv", "/mnt/kv");
     assert_eq!(same, ["file:nfs4:h:/e:/mnt/kv", "file:nfs4:h:/e:/mnt/kv"]);
 }
+
+#[test]
+fn what_an_operator_declares_is_told_and_a_flaw_is_named_with_its_line() {
+    let declared = "[[expected]]\nalias = \"m\"\nfactors = { weights = \"sha256:aa\" }\n";
+    let (found, report) = Lab::new(&format!("{MANIFEST}{declared}")).read();
+    assert_eq!(report.problems, []);
+    let expected: Vec<&Observation> =
+        found.iter().filter(|told| matches!(told.body, Body::Expected(_))).collect();
+    let [told] = expected.as_slice() else { panic!("{expected:?}") };
+    assert_eq!(
+        (told.envelope.stream.as_str(), told.worker(), told.envelope.wall),
+        ("incident.toml", "", None)
+    );
+    let Body::Expected(body) = &told.body else { panic!("{told:?}") };
+    assert_eq!((body.alias.as_deref(), body.factors["weights"].as_str()), (Some("m"), "sha256:aa"));
+
+    let wrong = declared.replace("factors = { weights = \"sha256:aa\" }", "revisions = [\"v2\"]");
+    let line = MANIFEST.lines().count() + 3;
+    let problems = problems(&format!("{MANIFEST}{wrong}"));
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with(&format!("incident.toml:{line}: \"v2\" is no revision")), "{problems:?}");
+}

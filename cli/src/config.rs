@@ -66,6 +66,9 @@ pub(crate) struct AgentSection {
     /// The key of content hashes: a file with the same random bytes on all nodes whose content is compared. Left out: each
     /// node makes its own.
     pub(crate) content_key_file: Option<PathBuf>,
+    /// The file of the downward API with the annotations of a worker's pod, as the worker sees it (`/etc/podinfo/annotations`): what
+    /// `kvprov.io/revision` declares there is expected of the worker.
+    pub(crate) annotations_file: Option<PathBuf>,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -105,6 +108,8 @@ pub(crate) struct CollectorSection {
     pub(crate) traces_forward: Option<bool>,
     /// Bytes of spans that may wait on disk.
     pub(crate) traces_queue_bytes: u64,
+    /// The file in which operators declare what names should mean (docs/identity.md). Read again when it changes.
+    pub(crate) expected_file: Option<PathBuf>,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -190,6 +195,7 @@ impl Default for AgentSection {
             tensor_digests: "auto".to_owned(),
             log_files: Vec::new(),
             content_key_file: None,
+            annotations_file: None,
             packs: None,
         }
     }
@@ -206,6 +212,7 @@ impl Default for CollectorSection {
             trace_sample: 0.01,
             traces_forward: None,
             traces_queue_bytes: 64 << 20,
+            expected_file: None,
             packs: None,
         }
     }

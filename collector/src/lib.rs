@@ -3,6 +3,8 @@
 //! The agent observes, the collector concludes. A detector knows neither where an observation came from nor where a
 //! finding goes.
 
+pub mod contract;
+pub mod declare;
 pub mod detect;
 pub mod evaluate;
 pub mod explain;

@@ -3,6 +3,7 @@
 //! Everything that listens is bound before anything starts, so that an address in use is told at once and nothing is half
 //! begun.
 
+use crate::declare::Declarations;
 use crate::export::traces::{self, Traces, TracesError};
 use crate::intake::{Queue, Room};
 use crate::ledger::{EmbeddedLedger, Ledger, LedgerError, Limits, MemoryLedger};
@@ -25,6 +26,8 @@ use tokio::sync::watch;
 const LEDGER: &str = "ledger";
 /// File of the counters below the data directory.
 const COUNTERS: &str = "counters.json";
+/// File below the data directory that tells what was declared last.
+const DECLARED: &str = "expected.json";
 /// Observations that one selection of a running collector returns: what one evaluation may decode.
 const SELECTION: usize = 50_000;
 /// Threads that answer readers and senders.
@@ -52,6 +55,8 @@ pub struct Config {
     pub subscribers: Vec<Box<dyn Subscriber>>,
     /// Where requests are traced; `None`: nowhere.
     pub traces: Option<traces::Settings>,
+    /// The file in which operators declare what names should mean; `None`: nothing is declared.
+    pub expected: Option<PathBuf>,
     /// Which spans of engines tell of requests.
     pub packs: &'static Packs,
 }
@@ -67,6 +72,7 @@ impl Default for Config {
             readers: web::Limits::default(),
             subscribers: Vec::new(),
             traces: None,
+            expected: None,
             packs: Packs::builtin(),
         }
     }
@@ -200,6 +206,7 @@ impl Collector {
             traces,
             board: Arc::clone(&board),
             queue: queue.clone(),
+            packs: config.packs,
             alive: Arc::clone(&alive),
         };
         let until = stopped(stop.subscribe());
@@ -207,6 +214,15 @@ impl Collector {
         runtime.spawn(async move {
             if let Err(error) = web::serve(listener, Arc::new(shared), readers, until).await {
                 tracing::error!(%error, "the page and the API are no longer served");
+            }
+        });
+        let memory = config.data.as_ref().map(|data| data.join(DECLARED));
+        let declarations = Declarations::new(config.expected, memory);
+        let (offers, shown, until) = (queue.clone(), Arc::clone(&board), stopped(stop.subscribe()));
+        runtime.spawn(async move {
+            tokio::select! {
+                () = declarations.keep(offers, shown) => {}
+                () = until => {}
             }
         });
         tracing::info!(address = %http, "the collector runs; findings are at http://{http}/");

@@ -61,6 +61,31 @@ fn private_evictors_on_one_store_are_a_risk() {
 }
 
 #[test]
+fn scales_of_small_types_are_a_risk_and_the_setting_is_named() {
+    let mut scene = with(&[(fact::KV_CACHE_DTYPE, "fp8_e4m3")]);
+    let origin = "setting calculate_kv_scales of the command line";
+    scene.worker("e0").fact_from(fact::DYNAMIC_KV_SCALES, "true", origin);
+    let found = risk(&scene);
+    assert!(found.summary.contains(&format!("({origin})")), "{}", found.summary);
+    assert!(found.advice.contains("calibrated"), "{}", found.advice);
+}
+
+#[test]
+fn a_variable_is_named_as_one() {
+    let mut scene = with(&[]);
+    scene.worker("e0").fact_from(fact::STORE_CAP, "none", "setting STORE_MAX");
+    assert_eq!(risk(&scene).evidence[0].says, "store_cap = none (variable STORE_MAX of the environment)");
+}
+
+#[test]
+fn each_guard_says_what_to_do() {
+    let facts = [(fact::COMPAT_CHECK, "false"), (fact::STORE_CAP, "none"), (fact::DYNAMIC_KV_SCALES, "true")];
+    let advice: std::collections::BTreeSet<String> =
+        with(&facts).by(&GUARD).into_iter().map(|found| found.advice).collect();
+    assert_eq!(advice.len(), 3);
+}
+
+#[test]
 fn two_guards_on_one_worker_are_two_findings() {
     let found = with(&[(fact::COMPAT_CHECK, "false"), (fact::STORE_CAP, "none")]).by(&GUARD);
     assert_eq!(found.len(), 2);
@@ -104,4 +129,30 @@ fn an_unset_hash_seed_is_no_guard() {
 #[test]
 fn a_value_that_no_version_knows_is_no_statement() {
     with(&[(fact::COMPAT_CHECK, "maybe"), (fact::DYNAMIC_KV_SCALES, "1")]).assert_silent();
+}
+
+#[test]
+fn scales_that_a_wide_type_has_not_are_quiet() {
+    for kept_as in ["auto", "bfloat16"] {
+        with(&[(fact::DYNAMIC_KV_SCALES, "true"), (fact::KV_CACHE_DTYPE, kept_as)]).assert_silent();
+    }
+}
+
+#[test]
+fn a_directory_of_the_same_name_on_another_node_is_another_store() {
+    let mut scene = evictors(["file:/kv", "file:/kv"]);
+    scene.worker("b0").node("node-b");
+    scene.assert_silent();
+}
+
+#[test]
+fn an_evictor_beside_one_that_does_not_evict_is_quiet() {
+    let mut scene = evictors(["file:/kv", "file:/kv"]);
+    scene.worker("b0").fact(fact::PRIVATE_EVICTOR, "false");
+    scene.assert_silent();
+}
+
+#[test]
+fn a_check_that_a_version_does_not_have_is_not_off() {
+    with(&[(fact::CONNECTOR, "NixlConnector"), (fact::LOAD_FAILURE_POLICY, "recompute")]).assert_silent();
 }

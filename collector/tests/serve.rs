@@ -25,6 +25,7 @@ fn incident(request: &str, line: i64) -> Vec<Observation> {
     let mut scene = Scene::new();
     scene.worker("p0").prefill().engine_id("e-p");
     scene.worker("d0").decode().engine_id("e-d").fact(fact::BLOCK_SIZE, "16").weights("aa");
+    scene.worker("d0").fact(fact::MODEL_NAME, "llama");
     scene.worker("r0").router();
     let failed = handshake_failed(request, Cause::CompatHashMismatch);
     scene.at("08:00:00").on("d0").line("<d>.log", line).tell(failed);
@@ -392,4 +393,69 @@ fn metrics_have_the_fixed_names_and_no_unbounded_labels() {
     if let Some(path) = std::env::var_os("KVPROV_WRITE_METRICS") {
         std::fs::write(path, text).unwrap();
     }
+}
+
+/// The digest of the weights of `d0` in [`incident`], as a declaration.
+const MEANT: &str = "[[expected]]\nalias = \"llama\"\nfactors = { weights = \"sha256:aa\" }\n";
+
+#[test]
+fn a_file_of_expected_revisions_is_followed_and_a_wrong_one_takes_nothing_back() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("revisions.toml");
+    std::fs::write(&file, MEANT.replace("aa", "bb")).unwrap();
+    let collector =
+        Collector::start(Config { expected: Some(file.clone()), ..config(Some(place.path())) }).unwrap();
+    offer(&collector, incident("lab-1", 17));
+    let path = "/api/v1/findings?detector=unexpected_revision";
+    until(&collector, path, |found| found["total"] == 1);
+    let found = &json(&collector, path)["findings"][0];
+    assert_eq!((&found["cause"], &found["confidence"]), (&"weights".into(), &"confirmed".into()));
+
+    std::fs::write(&file, "[[expected]]\nalias = \"llama\"\nrevisions = [\"v2\"]\n").unwrap();
+    until_metric(&collector, "kvprov_expected_file_failing", 1.0);
+    let page = get(&collector, "/").1;
+    assert!(page.contains("revisions.toml:3: ") && page.contains("is no revision"), "{page}");
+    assert_eq!(json(&collector, path)["total"], 1);
+
+    let both = format!("{MEANT}{}", MEANT.replace("aa", "bb"));
+    std::fs::write(&file, both).unwrap();
+    until_metric(&collector, "kvprov_expected_file_failing", 0.0);
+    until(&collector, path, |found| found["total"] == 0);
+}
+
+fn until_metric(collector: &Collector, name: &str, wanted: f64) {
+    let began = Instant::now();
+    while metric(collector, name).is_none_or(|value| (value - wanted).abs() > f64::EPSILON) {
+        assert!(began.elapsed() < Duration::from_secs(20), "{name} is {:?}", metric(collector, name));
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_rollout_is_shown_by_role_and_on_the_page() {
+    let collector = start(None);
+    offer(&collector, incident("lab-1", 17));
+    until(&collector, "/api/v1/rollout?role=decode", |all| all["rollout"][0]["requests"] == 1);
+    let all = json(&collector, "/api/v1/rollout");
+    assert_eq!(all["total"], 2, "a router runs no model: {all:#}");
+    let decode = &json(&collector, "/api/v1/rollout?role=decode")["rollout"][0];
+    assert_eq!((&decode["workers"], &decode["revisions"][0]["workers_share"]), (&1.into(), &1.0.into()));
+    assert!(decode["revisions"][0]["revision"].as_str().unwrap().starts_with("rev:"), "{decode:#}");
+    assert!(get(&collector, "/").1.contains("1 of 1 workers, 100 % of requests"));
+    let text = get(&collector, "/metrics").1;
+    assert!(text.contains("kvprov_revision_workers{pool=\"unknown\",revision=\"rev:"), "{text}");
+}
+
+#[test]
+fn a_contract_is_told_and_fails_closed() {
+    let collector = start(None);
+    offer(&collector, incident("lab-1", 17));
+    until(&collector, "/api/v1/workers", |workers| workers["total"] == 3);
+    // A worker is also known by its engine id.
+    let contract = json(&collector, "/api/v1/contract?a=p0&b=e-d");
+    assert_eq!((&contract["b"], &contract["may_share"]), (&"d0".into(), &false.into()));
+    let reasons = contract["reasons"].to_string();
+    assert!(reasons.contains("no source shows that of p0"), "{reasons}");
+    assert_eq!(get(&collector, "/api/v1/contract?a=p0").0, 400);
+    assert_eq!(get(&collector, "/api/v1/contract?a=p0&b=nobody").0, 404);
 }

@@ -4,6 +4,7 @@
 //! the same tensors in other shards, a configuration saved by another release. Two more fields tell those apart: the
 //! `layout` of the files and their `meaning`. Where they do not decide, unequal values are neither equal nor different.
 
+use crate::fact;
 use crate::id::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -54,6 +55,29 @@ pub const DIGEST: &str = "sha256";
 
 /// Names of the semantic factors, which together are the revision.
 pub const SEMANTIC: &[&str] = &["weights", "adapter", "tokenizer", "chat_template", "config", "quantisation"];
+
+/// Names of the factors that decide how KV is laid out, cut and named; with them a revision is a compatibility group. They are
+/// settings: a fact of that name ([`crate::fact`]), or what the worker is.
+pub const REPRESENTATION: &[&str] = &[
+    "engine",
+    "engine_version",
+    fact::CONNECTOR,
+    fact::DTYPE,
+    fact::KV_CACHE_DTYPE,
+    fact::DYNAMIC_KV_SCALES,
+    fact::KV_LAYOUT,
+    fact::ATTENTION_BACKEND,
+    fact::BLOCK_SIZE,
+    fact::TP_SIZE,
+    fact::PP_SIZE,
+    fact::CP_SIZE,
+    fact::DP_SIZE,
+    fact::HASH_ALGORITHM,
+    fact::HASH_SEED,
+    fact::TOKEN_FORM,
+    fact::ADAPTER_KEY,
+    fact::KEY_TAG,
+];
 
 /// A set of factors by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

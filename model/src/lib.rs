@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod content;
 pub mod counter;
+pub mod expected;
 pub mod fact;
 pub mod factor;
 pub mod finding;

@@ -247,7 +247,7 @@ impl FactRule {
     }
 }
 
-fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>) -> bool {
+pub(crate) fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>) -> bool {
     conditions.iter().all(|(fact, wanted)| {
         facts.get(fact).is_some_and(|value| match wanted.strip_suffix('*') {
             Some(head) => value.starts_with(head),

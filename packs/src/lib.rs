@@ -1,10 +1,11 @@
 //! Signature packs: what engines print, expose and are started with, as data.
 //!
-//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers eight
+//! A pack is TOML under `packs/signatures/<engine>/` (`SCHEMA.md`); this crate reads it ([`Packs`]) and answers nine
 //! questions: which template is this log line ([`Matcher`]), what does this metric mean ([`MetricTable`]), which facts
 //! follow from these settings ([`Packs::facts`]), what does this file name or key say ([`KeyGrammars`]), is this process
 //! one of an engine and how was it started ([`ProcessTable`]), where does it serve what may be read of it and what does an
-//! answer say ([`Packs::endpoints`], [`Packs::read_answer`]), which request does this span tell of ([`SpanTable`]).
+//! answer say ([`Packs::endpoints`], [`Packs::read_answer`]), which request does this span tell of ([`SpanTable`]), what do two
+//! workers compare by themselves before they share KV ([`Packs::guards`]).
 //!
 //! Invariant: no text of an engine stands in code, and nothing free-form of a message leaves this crate; what is kept
 //! went through a placeholder with an allow-listed type.
@@ -15,6 +16,7 @@ mod body;
 pub mod endpoint;
 pub mod error;
 pub mod fact;
+pub mod guard;
 pub mod json_line;
 pub mod key;
 pub mod listing;
@@ -38,6 +40,7 @@ pub use answer::Said;
 pub use endpoint::Endpoint;
 pub use error::PackError;
 pub use fact::{ResolvedFacts, SettingsSeen};
+pub use guard::{Guard, GuardState};
 pub use json_line::JsonMatch;
 pub use key::{KeyGrammars, SplitKey, WeightsFile};
 pub use listing::PackSummary;

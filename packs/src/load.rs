@@ -7,6 +7,7 @@ use crate::answer::AnswerRule;
 use crate::endpoint::EndpointRule;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
+use crate::guard::Guard;
 use crate::json_line::JsonSignature;
 use crate::key::KeyGrammars;
 use crate::matcher::Matcher;
@@ -41,6 +42,7 @@ pub struct Packs {
     pub(crate) endpoints: Vec<EndpointRule>,
     pub(crate) answers: Vec<AnswerRule>,
     pub(crate) spans: SpanTable,
+    pub(crate) guards: Vec<Guard>,
     pub(crate) examples: Vec<Example>,
     pub(crate) matcher: OnceLock<Matcher>,
 }

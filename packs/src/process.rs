@@ -85,11 +85,20 @@ impl Closer for () {
     }
 }
 
+/// A setting stands among the arguments.
+pub const COMMAND_LINE: &str = "the command line";
+/// A setting stands in the environment.
+pub const ENVIRONMENT: &str = "the environment";
+/// A setting stands in a file that arguments or environment name.
+pub const FILE: &str = "a settings file";
+
 /// What is known of a process's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessSettings {
     /// Settings that some fact reads, flat with dotted names.
     pub settings: BTreeMap<String, String>,
+    /// Where each of them stands: [`COMMAND_LINE`], [`ENVIRONMENT`] or [`FILE`].
+    pub places: BTreeMap<String, &'static str>,
     /// Paths of files with further settings, as given: relative to the process's directory.
     pub files: Vec<String>,
 }
@@ -133,6 +142,20 @@ impl ProcessTable {
     }
 }
 
+// === impl ProcessSettings ===
+
+impl ProcessSettings {
+    /// Adds to the origins of facts where their settings stand: `setting tp_size of the command line`.
+    pub fn place(&self, facts: &mut ResolvedFacts) {
+        for origin in facts.origins.values_mut() {
+            let place = origin.strip_prefix("setting ").and_then(|name| self.places.get(name));
+            if let Some(place) = place {
+                origin.push_str(&format!(" of {place}"));
+            }
+        }
+    }
+}
+
 // === impl ProcessSignature ===
 
 impl ProcessSignature {
@@ -161,10 +184,11 @@ impl ProcessSignature {
         environment: &[(String, String)],
     ) -> ProcessSettings {
         let mut found = ProcessSettings::default();
-        let mut read = settings::Reader::new(&table.known, &self.files, &mut found);
+        let mut read = settings::Reader::new(&table.known, &self.files, &mut found, ENVIRONMENT);
         for (name, value) in environment {
             read.variable(name, value);
         }
+        read.place(COMMAND_LINE);
         if let Some(invocation) = Invocation::of(arguments) {
             let rest = self.run.iter().find_map(|spec| spec.rest(&invocation)).unwrap_or(invocation.rest);
             read.arguments(rest, self.positional.as_deref(), self);
@@ -176,11 +200,12 @@ impl ProcessSignature {
     /// stands.
     pub fn add_file(&self, table: &ProcessTable, text: &str, settings: &mut ProcessSettings) {
         let mut from_file = ProcessSettings::default();
-        let mut read = settings::Reader::new(&table.known, &self.files, &mut from_file);
+        let mut read = settings::Reader::new(&table.known, &self.files, &mut from_file, FILE);
         for (name, value) in text_file::flat(text) {
             read.setting(&name, &value);
         }
         for (name, value) in from_file.settings {
+            settings.places.entry(name.clone()).or_insert(FILE);
             settings.settings.entry(name).or_insert(value);
         }
     }

@@ -10,164 +10,171 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// Tables of a pack: keys that each needs, keys that it may have, and keys that nothing reads.
-macro_rules! tables {
-    ($($(#[$doc:meta])* $name:ident {
-        $(needs { $($(#[$needs_meta:meta])* $needs:ident: $needs_type:ty,)* })?
-        $(may_have { $($(#[$may_meta:meta])* $may:ident: $may_type:ty,)* })?
-        $(unread { $($unread:ident = $key:literal: $unread_type:ty,)* })?
-    })*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(crate) struct $name {
-            $($($(#[$needs_meta])* pub(crate) $needs: $needs_type,)*)?
-            $($(#[serde(default)] $(#[$may_meta])* pub(crate) $may: $may_type,)*)?
-            $($(#[serde(default, rename = $key)] $unread: $unread_type,)*)?
-        }
-    )*};
+/// One file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PackFile {
+    pub(crate) engine: Spanned<String>,
+    /// Facts of a worker of any engine under which the `[[fact]]`s of this file apply to it.
+    #[serde(default)]
+    pub(crate) applies_when: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) template: Vec<Spanned<RawTemplate>>,
+    #[serde(default)]
+    pub(crate) json: Vec<Spanned<RawJson>>,
+    #[serde(default)]
+    pub(crate) metric: Vec<Spanned<RawMetric>>,
+    #[serde(default)]
+    pub(crate) info: Vec<Spanned<RawInfo>>,
+    #[serde(default)]
+    pub(crate) fact: Vec<Spanned<RawFact>>,
+    #[serde(default)]
+    pub(crate) key: Vec<Spanned<RawKey>>,
+    #[serde(default)]
+    pub(crate) weights: Vec<Spanned<RawWeights>>,
+    #[serde(default)]
+    pub(crate) process: Vec<Spanned<RawProcess>>,
+    #[serde(default)]
+    pub(crate) endpoint: Vec<Spanned<RawEndpoint>>,
+    #[serde(default)]
+    pub(crate) answer: Vec<Spanned<RawAnswer>>,
+    #[serde(default)]
+    pub(crate) span: Vec<Spanned<RawSpan>>,
+    #[serde(default)]
+    pub(crate) guard: Vec<Spanned<RawGuard>>,
 }
 
-tables! {
-    /// One file.
-    PackFile {
-        needs {
-            engine: Spanned<String>,
-        }
-        may_have {
-            /// Facts of a worker of any engine under which the `[[fact]]`s of this file apply to it.
-            applies_when: BTreeMap<String, Spanned<String>>,
-            template: Vec<Spanned<RawTemplate>>,
-            json: Vec<Spanned<RawJson>>,
-            metric: Vec<Spanned<RawMetric>>,
-            info: Vec<Spanned<RawInfo>>,
-            fact: Vec<Spanned<RawFact>>,
-            key: Vec<Spanned<RawKey>>,
-            weights: Vec<Spanned<RawWeights>>,
-            process: Vec<Spanned<RawProcess>>,
-            endpoint: Vec<Spanned<RawEndpoint>>,
-            answer: Vec<Spanned<RawAnswer>>,
-            span: Vec<Spanned<RawSpan>>,
-        }
-    }
+/// `[[template]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawTemplate {
+    pub(crate) id: String,
+    pub(crate) text: Spanned<String>,
+    #[serde(default)]
+    pub(crate) at_start: bool,
+    #[serde(default)]
+    pub(crate) user_text: bool,
+    pub(crate) since: Option<Spanned<String>>,
+    pub(crate) until: Option<Spanned<String>>,
+    pub(crate) level: Option<Spanned<String>>,
+    pub(crate) kind: Spanned<String>,
+    #[serde(default)]
+    pub(crate) set: BTreeMap<String, Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(crate) scale: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub(crate) keys: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) compose: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) also: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) ignore_if: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) explains: bool,
+    #[serde(default)]
+    pub(crate) takes_cause: bool,
+    #[serde(default)]
+    pub(crate) alone: bool,
+    #[serde(default)]
+    pub(crate) implies: BTreeMap<String, Spanned<String>>,
+    pub(crate) implies_since: Option<Spanned<String>>,
+    pub(crate) implies_until: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) multiline: bool,
+    #[serde(default)]
+    pub(crate) folds: bool,
+    #[serde(default)]
+    pub(crate) answers: bool,
+    pub(crate) example: Spanned<String>,
+    pub(crate) source: String,
+}
 
-    /// `[[template]]`.
-    RawTemplate {
-        needs {
-            id: String,
-            text: Spanned<String>,
-            kind: Spanned<String>,
-            example: Spanned<String>,
-            source: String,
-        }
-        may_have {
-            at_start: bool,
-            user_text: bool,
-            since: Option<Spanned<String>>,
-            until: Option<Spanned<String>>,
-            level: Option<Spanned<String>>,
-            set: BTreeMap<String, Spanned<toml::Value>>,
-            scale: BTreeMap<String, f64>,
-            keys: BTreeMap<String, Spanned<String>>,
-            compose: BTreeMap<String, Spanned<String>>,
-            also: BTreeMap<String, Spanned<String>>,
-            ignore_if: BTreeMap<String, Spanned<String>>,
-            explains: bool,
-            takes_cause: bool,
-            alone: bool,
-            implies: BTreeMap<String, Spanned<String>>,
-            implies_since: Option<Spanned<String>>,
-            implies_until: Option<Spanned<String>>,
-            multiline: bool,
-            folds: bool,
-            answers: bool,
-        }
-    }
+/// `[[json]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawJson {
+    pub(crate) id: String,
+    pub(crate) kind: Spanned<String>,
+    #[serde(default)]
+    pub(crate) set: BTreeMap<String, Spanned<toml::Value>>,
+    pub(crate) example: Spanned<String>,
+    #[serde(default)]
+    pub(crate) when: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    pub(crate) present: Vec<String>,
+    #[serde(default)]
+    pub(crate) attributes: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) exists: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) compose: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) first: BTreeMap<String, Spanned<String>>,
+    pub(crate) time: Option<String>,
+    #[serde(default)]
+    pub(crate) scale: BTreeMap<String, f64>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[json]]`.
-    RawJson {
-        needs {
-            id: String,
-            kind: Spanned<String>,
-            example: Spanned<String>,
-        }
-        may_have {
-            set: BTreeMap<String, Spanned<toml::Value>>,
-            when: BTreeMap<String, toml::Value>,
-            present: Vec<String>,
-            attributes: BTreeMap<String, Spanned<String>>,
-            exists: BTreeMap<String, Spanned<String>>,
-            compose: BTreeMap<String, Spanned<String>>,
-            first: BTreeMap<String, Spanned<String>>,
-            time: Option<String>,
-            scale: BTreeMap<String, f64>,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[metric]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawMetric {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(rename = "type")]
+    pub(crate) metric_type: MetricType,
+    pub(crate) counter: Spanned<String>,
+    pub(crate) since: Option<Spanned<String>>,
+    pub(crate) until: Option<Spanned<String>>,
+    pub(crate) note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[metric]]`.
-    RawMetric {
-        needs {
-            name: String,
-            #[serde(rename = "type")]
-            metric_type: MetricType,
-            counter: Spanned<String>,
-        }
-        may_have {
-            labels: BTreeMap<String, String>,
-            since: Option<Spanned<String>>,
-            until: Option<Spanned<String>>,
-            note: Option<String>,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[info]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawInfo {
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) value_is_time: bool,
+}
 
-    /// `[[info]]`.
-    RawInfo {
-        needs {
-            name: String,
-            labels: BTreeMap<String, Spanned<String>>,
-        }
-        may_have {
-            value_is_time: bool,
-        }
-    }
+/// `[[fact]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawFact {
+    pub(crate) fact: Spanned<String>,
+    #[serde(default)]
+    pub(crate) from: Vec<String>,
+    pub(crate) compose: Option<Spanned<String>>,
+    #[serde(rename = "match")]
+    pub(crate) pattern: Option<Spanned<String>>,
+    pub(crate) format: Option<String>,
+    #[serde(default)]
+    pub(crate) map: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(crate) default: Vec<RawDefault>,
+    #[serde(default)]
+    pub(crate) when: BTreeMap<String, Spanned<String>>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[fact]]`.
-    RawFact {
-        needs {
-            fact: Spanned<String>,
-        }
-        may_have {
-            from: Vec<String>,
-            compose: Option<Spanned<String>>,
-            #[serde(rename = "match")]
-            pattern: Option<Spanned<String>>,
-            format: Option<String>,
-            map: BTreeMap<String, String>,
-            default: Vec<RawDefault>,
-            when: BTreeMap<String, Spanned<String>>,
-        }
-        unread {
-            _note = "note": Option<String>,
-            _source = "source": String,
-        }
-    }
-
-    /// One default of a `[[fact]]`.
-    RawDefault {
-        needs {
-            value: String,
-        }
-        may_have {
-            since: Option<Spanned<String>>,
-            until: Option<Spanned<String>>,
-        }
-    }
+/// One default of a `[[fact]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawDefault {
+    pub(crate) since: Option<Spanned<String>>,
+    pub(crate) until: Option<Spanned<String>>,
+    pub(crate) value: String,
 }
 
 /// Where a `[[key]]` expression is matched.
@@ -210,29 +217,29 @@ pub(crate) enum Normalise {
     LmcacheHash,
 }
 
-tables! {
-    /// `[[key]]`.
-    RawKey {
-        needs {
-            id: String,
-            #[serde(rename = "match")]
-            pattern: Spanned<String>,
-            example: Spanned<OneOrMore>,
-        }
-        may_have {
-            on: KeyPlace,
-            content: Option<OneOrMore>,
-            temporary: Option<Temporary>,
-            fields: BTreeMap<String, Spanned<String>>,
-            hex_fields: Vec<String>,
-            rank_fields: Vec<Spanned<String>>,
-            normalise: Option<Normalise>,
-            not_artifact: bool,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[key]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawKey {
+    pub(crate) id: String,
+    #[serde(rename = "match")]
+    pub(crate) pattern: Spanned<String>,
+    #[serde(default)]
+    pub(crate) on: KeyPlace,
+    pub(crate) content: Option<OneOrMore>,
+    pub(crate) temporary: Option<Temporary>,
+    #[serde(default)]
+    pub(crate) fields: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) hex_fields: Vec<String>,
+    #[serde(default)]
+    pub(crate) rank_fields: Vec<Spanned<String>>,
+    pub(crate) normalise: Option<Normalise>,
+    #[serde(default)]
+    pub(crate) not_artifact: bool,
+    pub(crate) example: Spanned<OneOrMore>,
+    #[serde(default, rename = "source")]
+    _source: String,
 }
 
 /// Whether a name is one used while writing.
@@ -245,120 +252,147 @@ pub(crate) enum Temporary {
     Capture(String),
 }
 
-tables! {
-    /// `[[weights]]`.
-    RawWeights {
-        needs {
-            #[serde(rename = "match")]
-            pattern: Spanned<String>,
-            factor: Spanned<String>,
-            example: Spanned<OneOrMore>,
-        }
-        may_have {
-            digest: Option<String>,
-            evidence: Option<String>,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[weights]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawWeights {
+    #[serde(rename = "match")]
+    pub(crate) pattern: Spanned<String>,
+    pub(crate) factor: Spanned<String>,
+    pub(crate) digest: Option<String>,
+    pub(crate) evidence: Option<String>,
+    pub(crate) example: Spanned<OneOrMore>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[process]]`.
-    RawProcess {
-        needs {
-            id: String,
-            example: Spanned<OneOrMore>,
-        }
-        may_have {
-            place: ProcessPlace,
-            detached: bool,
-            run: Vec<Spanned<String>>,
-            title: Vec<Spanned<String>>,
-            options: Vec<String>,
-            environment: Vec<Spanned<String>>,
-            libraries: Vec<Spanned<String>>,
-            role: Option<Spanned<String>>,
-            roles: Vec<RawRole>,
-            package: Vec<String>,
-            positional: Option<String>,
-            flags: Vec<String>,
-            lists: Vec<String>,
-            named: Vec<String>,
-            files: Vec<String>,
-        }
-        unread {
-            _note = "note": Option<String>,
-            _source = "source": String,
-        }
-    }
+/// `[[process]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawProcess {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) place: ProcessPlace,
+    #[serde(default)]
+    pub(crate) detached: bool,
+    #[serde(default)]
+    pub(crate) run: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) title: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    #[serde(default)]
+    pub(crate) environment: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) libraries: Vec<Spanned<String>>,
+    pub(crate) role: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) roles: Vec<RawRole>,
+    #[serde(default)]
+    pub(crate) package: Vec<String>,
+    pub(crate) positional: Option<String>,
+    #[serde(default)]
+    pub(crate) flags: Vec<String>,
+    #[serde(default)]
+    pub(crate) lists: Vec<String>,
+    #[serde(default)]
+    pub(crate) named: Vec<String>,
+    #[serde(default)]
+    pub(crate) files: Vec<String>,
+    pub(crate) example: Spanned<OneOrMore>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[endpoint]]`.
-    RawEndpoint {
-        needs {
-            id: String,
-            serves: Vec<Spanned<String>>,
-        }
-        may_have {
-            port: Vec<String>,
-            default_port: Option<u16>,
-            needs: BTreeMap<String, Spanned<String>>,
-            unless: BTreeMap<String, Spanned<String>>,
-            keeps_counters_when: Vec<String>,
-        }
-        unread {
-            _note = "note": Option<String>,
-            _source = "source": String,
-        }
-    }
+/// `[[endpoint]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawEndpoint {
+    pub(crate) id: String,
+    #[serde(default)]
+    pub(crate) port: Vec<String>,
+    pub(crate) default_port: Option<u16>,
+    pub(crate) serves: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) needs: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) unless: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) keeps_counters_when: Vec<String>,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[answer]]`.
-    RawAnswer {
-        needs {
-            id: String,
-            path: Spanned<String>,
-            example: Spanned<String>,
-        }
-        may_have {
-            each: Option<String>,
-            facts: BTreeMap<String, Spanned<String>>,
-            engine_version: Option<String>,
-            engine_id: Option<String>,
-            adapter: Option<RawAdapter>,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[guard]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawGuard {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) since: Option<Spanned<String>>,
+    pub(crate) until: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) when: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    pub(crate) off_when: BTreeMap<String, Spanned<String>>,
+    pub(crate) covers: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(crate) converts: Vec<Spanned<String>>,
+    pub(crate) outcome: String,
+    #[serde(default, rename = "note")]
+    _note: Option<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// `[[span]]`.
-    RawSpan {
-        needs {
-            id: String,
-            name: Spanned<String>,
-            attributes: BTreeMap<String, Spanned<String>>,
-            example: Spanned<String>,
-        }
-        unread {
-            _source = "source": String,
-        }
-    }
+/// `[[answer]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawAnswer {
+    pub(crate) id: String,
+    pub(crate) path: Spanned<String>,
+    pub(crate) each: Option<String>,
+    #[serde(default)]
+    pub(crate) facts: BTreeMap<String, Spanned<String>>,
+    pub(crate) engine_version: Option<String>,
+    pub(crate) engine_id: Option<String>,
+    pub(crate) adapter: Option<RawAdapter>,
+    pub(crate) example: Spanned<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// How an entry of a list in an `[[answer]]` is an adapter.
-    RawAdapter {
-        needs {
-            when: String,
-            name: String,
-            path: String,
-        }
-    }
+/// `[[span]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawSpan {
+    pub(crate) id: String,
+    pub(crate) name: Spanned<String>,
+    pub(crate) attributes: BTreeMap<String, Spanned<String>>,
+    pub(crate) example: Spanned<String>,
+    #[serde(default, rename = "source")]
+    _source: String,
+}
 
-    /// One rule for the role of a `[[process]]`.
-    RawRole {
-        needs {
-            role: Spanned<String>,
-            when: BTreeMap<String, Spanned<String>>,
-        }
-    }
+/// How an entry of a list in an `[[answer]]` is an adapter.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawAdapter {
+    pub(crate) when: String,
+    pub(crate) name: String,
+    pub(crate) path: String,
+}
+
+/// One rule for the role of a `[[process]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawRole {
+    pub(crate) role: Spanned<String>,
+    pub(crate) when: BTreeMap<String, Spanned<String>>,
 }
 
 /// The line of a byte offset, counted from 1.

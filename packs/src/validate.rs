@@ -6,6 +6,7 @@
 mod endpoints;
 mod entries;
 mod examples;
+mod guards;
 mod lines;
 mod processes;
 mod spans;
@@ -15,6 +16,7 @@ use crate::body::field_of;
 use crate::endpoint::EndpointRule;
 use crate::error::PackError;
 use crate::fact::{FactRule, KnownSettings};
+use crate::guard::Guard;
 use crate::json_line::JsonSignature;
 use crate::key::{KeyGrammar, KeyGrammars, WeightsGrammar};
 use crate::load::{Files, Packs};
@@ -64,6 +66,7 @@ pub(crate) struct Build {
     endpoints: Vec<EndpointRule>,
     answers: Vec<AnswerRule>,
     spans: SpanTable,
+    guards: Vec<Guard>,
     errors: Vec<PackError>,
     /// Ids that were seen, and where.
     ids: BTreeMap<String, String>,
@@ -123,6 +126,7 @@ impl Build {
             endpoints: build.endpoints,
             answers: build.answers,
             spans: build.spans,
+            guards: build.guards,
             keys: KeyGrammars::new(build.keys, build.weights),
             examples: build.examples,
             matcher: std::sync::OnceLock::new(),

@@ -134,6 +134,38 @@ fn a_running_collector_a_stopped_one_and_a_recording_tell_the_same() {
 }
 
 #[test]
+fn two_workers_are_compared_live_and_in_a_recording() {
+    let binary = Binary::of_workspace().unwrap();
+    let bundle = corpus::root().join("pairs/rev-swap");
+    let data = tempfile::tempdir().unwrap();
+    let running = collector(data.path());
+    let observations = as_of_now(pipeline::observe(&Bundle::load(&bundle).unwrap()).unwrap());
+    running.intake().offer(Batch { observations }).wait().unwrap();
+    let began = Instant::now();
+    while running.board().seen().workers.len() < 3 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    let api = format!("http://{}", running.http());
+    let live = |b: &str| explain(&binary, &["p", b, "--api", &api].map(OsStr::new));
+    let recorded = |b: &str| explain(&binary, &[OsStr::new("p"), OsStr::new(b), bundle.as_os_str()]);
+    for told in [words(&live("d")), words(&recorded("d"))] {
+        for expected in [
+            "p and d must not share KV",
+            "because weights differs",
+            "DIFFERENT weights sha256:75c403d2080d1c03b and sha256:4bd67c9edd92d0a59",
+            "equal config sha256:8c3128cd",
+            "compatibility hash of the NIXL handshake: passes; weights is no part of it",
+        ] {
+            assert!(told.contains(expected), "{expected:?} is not in {told}");
+        }
+    }
+    for nobody in [complaint(&live("nobody")), complaint(&recorded("nobody"))] {
+        assert!(nobody.contains("\"nobody\""), "{nobody}");
+    }
+}
+
+#[test]
 fn where_nothing_answers_it_says_what_to_do() {
     let binary = Binary::of_workspace().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -8,6 +8,7 @@ use crate::bundle::problem::Problem;
 use crate::bundle::settings::flatten;
 use crate::bundle::spec::{EndSpec, FactorSpec, InputKind, RevisionSpec, SourceSpec, WorkerSpec};
 use crate::bundle::table::{Document, Table, scalar_text};
+use kvprov_model::expected::Expectation;
 use kvprov_model::observation::Role;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,6 +38,7 @@ const EPOCH_KEYS: &[&str] = &["from", "revision"];
 pub(crate) struct Manifest {
     pub workers: Vec<WorkerSpec>,
     pub sources: Vec<SourceSpec>,
+    pub expected: Vec<Expectation>,
 }
 
 /// Reads the text of the file `name` of the bundle in `root`.
@@ -53,7 +55,7 @@ pub(crate) fn read(root: &Path, name: &str, text: &str, problems: &mut Vec<Probl
     }
     let span = document_table.span();
     let top = Table::new(&document, document_table.get_ref(), &span, "the file");
-    top.check_keys(&["worker", "source"], problems);
+    top.check_keys(&["worker", "source", "expected"], problems);
     let mut manifest = Manifest::default();
     let mut names = BTreeSet::new();
     for table in top.tables("worker", "[[worker]]", problems) {
@@ -92,6 +94,16 @@ pub(crate) fn read(root: &Path, name: &str, text: &str, problems: &mut Vec<Probl
             ));
         } else {
             manifest.sources.push(source);
+        }
+    }
+    for table in top.tables("expected", "[[expected]]", problems) {
+        match table.expectation() {
+            Ok(expectation) => manifest.expected.push(expectation),
+            Err(flaw) => problems.push(Problem::new(
+                format!("{name}:{}", flaw.line),
+                format!("{}; the statement was ignored", flaw.what),
+                flaw.advice,
+            )),
         }
     }
     take_years_from_times(&mut manifest);

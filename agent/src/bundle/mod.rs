@@ -23,6 +23,7 @@ pub use report::{LineCounts, Report};
 pub use spec::{EndSpec, FactorSpec, InputKind, RevisionSpec, SourceSpec, WorkerSpec};
 
 use crate::source::Sink;
+use kvprov_model::expected::Expectation;
 use kvprov_packs::{Matcher, Packs};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 pub struct Bundle {
     workers: Vec<WorkerSpec>,
     sources: Vec<SourceSpec>,
+    /// What operators declare that names should mean, by the file that states it.
+    expected: Vec<(String, Vec<Expectation>)>,
     problems: Vec<Problem>,
 }
 
@@ -112,6 +115,10 @@ impl Bundle {
                 }
             };
             let manifest = manifest::read(root, manifest::FILE_NAME, &text, &mut self.problems);
+            if !manifest.expected.is_empty() {
+                let place = if one_of_many { format!("{label}/") } else { String::new() };
+                self.expected.push((format!("{place}{}", manifest::FILE_NAME), manifest.expected));
+            }
             (manifest.workers, manifest.sources)
         } else {
             loose::directory(root, &mut self.problems)

@@ -16,6 +16,7 @@ use crate::metrics::recorded::{RecordedPage, RecordedPages};
 use crate::source::lines::Lines;
 use crate::source::{Losses, Place, Sink, SourceContext};
 use kvprov_model::content::FleetKey;
+use kvprov_model::expected;
 use kvprov_model::id::{NodeId, WorkerId};
 use kvprov_model::observation::{Body, Loss, Observation, SourceKind};
 use kvprov_packs::{Matcher, Packs};
@@ -74,6 +75,9 @@ impl<'a> Pass<'a> {
         let mut workers: Vec<&WorkerSpec> = bundle.workers.iter().collect();
         workers.sort_by(|a, b| a.name.cmp(&b.name));
         self.compare_mounts(bundle);
+        for (stream, list) in &bundle.expected {
+            expected::observations(list, stream, None).into_iter().for_each(&mut *self.sink);
+        }
         for worker in workers {
             let mut sources: Vec<&SourceSpec> =
                 bundle.sources.iter().filter(|source| source.worker == worker.name).collect();

@@ -2,6 +2,7 @@
 
 use crate::bundle::problem::Problem;
 use kvprov_model::clock::WallTime;
+use kvprov_model::expected::{Expectation, Flaw, read_statement};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -59,6 +60,11 @@ impl<'d, 't> Table<'d, 't> {
 
     pub(crate) fn get(&self, key: &str) -> Option<&'d Spanned<DeValue<'t>>> {
         self.table.get(key)
+    }
+
+    /// The table as a statement of what a name should mean.
+    pub(crate) fn expectation(&self) -> Result<Expectation, Flaw> {
+        read_statement(self.table, self.line, &|span| self.document.line(span))
     }
 
     /// Warns of keys that mean nothing here.

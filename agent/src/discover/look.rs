@@ -75,9 +75,11 @@ pub(super) fn look(
     look.engine_version =
         all().take(3).find_map(|process| version::find(system, &traces(process.pid), &signature.packages));
     let version = look.engine_version.as_deref().and_then(Version::parse);
-    let resolved = packs.facts_of_seen(Some(&signature.engine), version.as_ref(), &settings.settings, seen);
+    let mut resolved =
+        packs.facts_of_seen(Some(&signature.engine), version.as_ref(), &settings.settings, seen);
     // Without arguments nothing tells the role but the kind of process.
     look.role = seen.arguments.then(|| signature.role(&resolved)).flatten();
+    settings.place(&mut resolved);
     look.facts = resolved.facts;
     look.fact_origins = resolved.origins;
     look.settings = settings.settings;

@@ -1,6 +1,7 @@
 //! Finds workers and has everything of them followed.
 
 use super::adapt::NodeProcesses;
+use super::annotation::Annotations;
 use super::around::Around;
 use super::earlier;
 use super::events::{EventCommand, EventCommands};
@@ -80,6 +81,7 @@ pub(crate) struct Found {
     /// No look at all processes is over yet.
     is_first_look: bool,
     packs: &'static Packs,
+    annotations: Annotations,
     /// Who was there for the agent before this one and is not; their ends may still be heard.
     missing: Vec<Left>,
 }
@@ -111,6 +113,7 @@ impl Found {
             missing: roll.load(),
             is_first_look: true,
             packs,
+            annotations: Annotations::new(options.annotations_file.clone()),
             roll,
             present: BTreeMap::new(),
         };
@@ -133,6 +136,7 @@ impl Found {
                     Ok(changes) => self.heed(changes, reports),
                     Err(error) => tracing::warn!(%error, "processes cannot be listed"),
                 }
+                self.declare();
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
                 if !self.is_first_look {
                     for left in std::mem::take(&mut self.missing) {
@@ -244,6 +248,15 @@ impl Found {
         }
         if !self.hub.take(&told) {
             tracing::warn!("a change of a worker could not be queued; the next scan will not tell it again");
+        }
+    }
+
+    /// What the pods of the workers are declared to run.
+    fn declare(&mut self) {
+        let workers = self.discovery.workers();
+        let told = self.annotations.look(&*self.access, workers, &self.node, now());
+        if !told.is_empty() && !self.hub.take(&told) {
+            self.annotations.untell();
         }
     }
 

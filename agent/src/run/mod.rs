@@ -10,6 +10,7 @@
 
 mod adapt;
 mod alive;
+mod annotation;
 mod around;
 mod discovery;
 mod drops;

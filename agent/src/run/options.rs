@@ -58,6 +58,8 @@ pub struct Options {
     pub log_files: Vec<LogFile>,
     /// The key of content hashes, the same on all nodes whose content is compared; `None`: one of this node's own.
     pub content_key_file: Option<PathBuf>,
+    /// The file of the downward API with the annotations of a worker's pod, as the worker sees it; `None`: not read.
+    pub annotations_file: Option<PathBuf>,
     /// Between two pages of counters of one endpoint.
     pub scrape_interval: Duration,
     /// Bytes of a page of counters; a longer one is not used.

@@ -4,6 +4,7 @@
 
 use super::{FIRST_DIGITS, Known, REQUESTS, concerned};
 use anyhow::{Context, bail};
+use kvprov_collector::contract::Contract;
 use kvprov_collector::lineage::record::Record;
 use kvprov_collector::run::pages::WorkerEntry;
 use kvprov_model::finding::Finding;
@@ -11,6 +12,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// How long one answer may take; gathering the lineages of a large ledger takes some seconds.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,6 +26,24 @@ const BETWEEN: Duration = Duration::from_secs(1);
 
 /// What a collector knows of a finding or a request.
 pub(super) fn ask(api: &str, id: &str) -> anyhow::Result<Known> {
+    let (runtime, asking) = begin(api)?;
+    runtime.block_on(asking.all(id))
+}
+
+/// The contract between two workers of a collector.
+pub(super) fn contract(api: &str, a: &str, b: &str) -> anyhow::Result<Contract> {
+    let (runtime, asking) = begin(api)?;
+    let query = [("a", a.to_owned()), ("b", b.to_owned())];
+    match runtime.block_on(asking.get(&["contract"], &query))? {
+        Some(answer) => read(answer),
+        None => bail!(
+            "the collector at {api} knows no worker, or more than one, as {a:?} or as {b:?}, and no file is called {b:?}; it lists \
+             them at {api}/api/v1/workers"
+        ),
+    }
+}
+
+fn begin(api: &str) -> anyhow::Result<(Runtime, Asking)> {
     let base: Url =
         api.parse().with_context(|| format!("--api {api:?} is no address; write http://host:9470"))?;
     anyhow::ensure!(base.scheme() == "http", "--api {api:?}: only http:// is spoken; write http://host:9470");
@@ -31,14 +51,12 @@ pub(super) fn ask(api: &str, id: &str) -> anyhow::Result<Known> {
         .enable_all()
         .build()
         .context("starting to ask the collector")?;
-    runtime.block_on(async {
-        let client = Client::builder()
-            .timeout(TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .context("starting to ask the collector")?;
-        Asking { client, base, api: api.to_owned() }.all(id).await
-    })
+    let client = Client::builder()
+        .timeout(TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .context("starting to ask the collector")?;
+    Ok((runtime, Asking { client, base, api: api.to_owned() }))
 }
 
 struct Asking {

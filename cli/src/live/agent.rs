@@ -77,6 +77,7 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
             .collect(),
         content_key_file: agent.content_key_file.clone(),
+        annotations_file: agent.annotations_file.clone(),
         scrape_interval: Duration::from_secs_f64(agent.scrape_seconds),
         scrape_bytes: agent.scrape_bytes,
         answers: answers(&agent.endpoints)?,

@@ -83,6 +83,7 @@ pub(crate) fn run(common: &Common) -> anyhow::Result<ExitCode> {
         }),
         subscribers: vec![Box::new(Speaker::default())],
         traces: traces(&config.collector, std::env::var(ENDPOINT).ok())?,
+        expected: config.collector.expected_file.clone(),
         packs: match &config.collector.packs {
             Some(directory) => Box::leak(Box::new(crate::packs::with_overrides(directory)?)),
             None => Packs::builtin(),

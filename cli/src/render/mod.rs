@@ -1,5 +1,6 @@
 //! Results as people and programs read them.
 
+mod contract;
 mod json;
 mod style;
 mod text;
@@ -7,6 +8,7 @@ mod text;
 use crate::explain::Known;
 use crate::pipeline::Outcome;
 use clap::ValueEnum;
+use kvprov_collector::contract::Contract;
 use std::io::{BufWriter, Write};
 
 /// How to print a result.
@@ -33,6 +35,14 @@ pub(crate) fn replay(outcome: &Outcome, format: Format) -> anyhow::Result<()> {
 pub(crate) fn explanation(known: &Known) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     text::explanation(&mut out, known, style::Style::of_stdout())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints the contract between two workers.
+pub(crate) fn contract(contract: &Contract) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    contract::write(&mut out, contract, style::Style::of_stdout())?;
     out.flush()?;
     Ok(())
 }

@@ -151,7 +151,8 @@ fn span(first: Option<WallTime>, last: Option<WallTime>) -> String {
     }
 }
 
-fn field(out: &mut impl Write, style: Style, name: &str, text: &str) -> io::Result<()> {
+/// A named line, wrapped; nothing where the text is empty.
+pub(super) fn field(out: &mut impl Write, style: Style, name: &str, text: &str) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
     }
@@ -167,7 +168,7 @@ fn field(out: &mut impl Write, style: Style, name: &str, text: &str) -> io::Resu
 
 /// Escapes what a terminal would obey: ids, names and paths come from outside. Directional marks could make a line read
 /// as another.
-fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+pub(super) fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     let obeyed = |c: char| {
         (c.is_control() && c != '\n')
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -29,7 +29,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
 }
 
 /// The cause that stands for a semantic factor.
-fn cause_of(factor: &str) -> Cause {
+pub(super) fn cause_of(factor: &str) -> Cause {
     match factor {
         "weights" => Cause::Weights,
         "adapter" => Cause::Adapter,

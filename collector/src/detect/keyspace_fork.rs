@@ -10,6 +10,8 @@ mod by_blocks;
 mod by_derivation;
 mod by_settings;
 
+pub(super) use by_settings::by_place;
+
 use super::{Subject, words};
 use crate::detect::draft::Draft;
 use crate::ledger::{IndexKey, IndexKind};

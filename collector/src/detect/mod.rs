@@ -17,6 +17,7 @@ pub mod stale_kv_read;
 pub mod store_conflict;
 pub mod store_pressure;
 pub mod unarrived;
+pub mod unexpected_revision;
 pub mod words;
 
 pub use crate::ledger::Subject;
@@ -40,6 +41,7 @@ const DETECTORS: &[Detect] = &[
     store_conflict::detect,
     handshake_stall::detect,
     guard_disabled::detect,
+    unexpected_revision::detect,
 ];
 
 /// The complete set of findings on a subject, in a stable order with unique ids.

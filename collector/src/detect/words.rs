@@ -125,6 +125,25 @@ pub fn advice(detector: &Detector, cause: &Cause) -> &'static str {
         (Detector::HandshakeStall, _) => {
             "Remove dead peers from the router first: one thread waits five seconds for each."
         }
+        (Detector::UnexpectedRevision, Cause::Unknown) => {
+            "Compare /api/v1/workers of the worker with what was meant to run; declare its revision where the rollout is meant."
+        }
+        (Detector::UnexpectedRevision, _) => {
+            "Take the worker out of rotation and give it what is declared; where the rollout is meant, declare both revisions."
+        }
+        (Detector::GuardDisabled, Cause::CompatCheckOff) => {
+            "Take the setting away, so that a peer of another version, type or backend is refused; two versions at once need pairs of \
+             their own, not a check that is off."
+        }
+        (Detector::GuardDisabled, Cause::UnboundedStore) => {
+            "Set a cap in bytes, below what the file system has free; a full one fails every writer at once."
+        }
+        (Detector::GuardDisabled, Cause::SharedEvictors) => {
+            "Give each engine a directory of its own, or turn their eviction off and let one process evict for all."
+        }
+        (Detector::GuardDisabled, Cause::DynamicKvScales) => {
+            "Take the setting away and use scales from a calibrated checkpoint; until then let this engine share KV with nobody."
+        }
         (Detector::GuardDisabled, _) => "Turn the check on again, or write down why it is off.",
         _ => "Look at the evidence lines on the worker named.",
     }

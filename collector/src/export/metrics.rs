@@ -6,7 +6,7 @@
 use super::process;
 use super::traces::TraceStats;
 use crate::receive::{NodeClock, Outcome, ReceiveStats};
-use crate::run::totals::UNKNOWN;
+use crate::run::totals::{OTHER, UNKNOWN};
 use crate::run::{Numbers, Seen};
 use kvprov_model::factor::FactorState;
 use kvprov_model::id::NodeId;
@@ -14,12 +14,14 @@ use prometheus::core::{AtomicU64, GenericCounterVec};
 use prometheus::{
     Counter, Encoder, GaugeVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The content type of the text.
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 /// Workers that are exported one by one.
 const WORKERS: usize = 1_000;
+/// Pools, roles and revisions that are told apart.
+const REVISIONS: usize = 128;
 /// Nodes that are exported one by one.
 const NODES: usize = 1_000;
 /// Stages and reasons of losses that are told apart.
@@ -169,7 +171,24 @@ fn workers(made: &Made, seen: &Seen) -> Result<(), prometheus::Error> {
             states.with_label_values(&[*name, *state]).inc();
         }
     }
-    made.gauge("kvprov_workers", "Workers that live.", living.count() as u64)
+    let by_revision = made.gauges(
+        "kvprov_revision_workers",
+        "Workers that live, by what they run.",
+        &["pool", "role", "revision"],
+    )?;
+    let mut told: BTreeSet<[&str; 3]> = BTreeSet::new();
+    for worker in living.clone() {
+        let revision = worker.revision.as_deref().unwrap_or(UNKNOWN);
+        let place = [worker.pool.as_str(), worker.role.as_str(), revision];
+        let has_room = told.contains(&place) || told.len() < REVISIONS;
+        let place = if has_room { place } else { [OTHER, OTHER, OTHER] };
+        told.insert(place);
+        by_revision.with_label_values(&place).inc();
+    }
+    made.gauge("kvprov_workers", "Workers that live.", living.count() as u64)?;
+    let failing = u64::from(seen.misdeclared.is_some());
+    let help = "1 while the file of expected revisions cannot be used; what was declared before stands.";
+    made.gauge("kvprov_expected_file_failing", help, failing)
 }
 
 fn requests(made: &Made, seen: &Seen) -> Result<(), prometheus::Error> {
@@ -188,6 +207,14 @@ fn requests(made: &Made, seen: &Seen) -> Result<(), prometheus::Error> {
     )?;
     for ((point, known), count) in &seen.totals.points {
         points.with_label_values(&[point, known]).inc_by(*count);
+    }
+    let revisions = made.counters(
+        "kvprov_revision_requests_total",
+        "Points of the lineages of these requests, by revision.",
+        &["point", "revision"],
+    )?;
+    for ((point, revision), count) in &seen.totals.revisions {
+        revisions.with_label_values(&[point, revision]).inc_by(*count);
     }
     let evictions = made.counters(
         "kvprov_store_evictions_total",

@@ -23,7 +23,8 @@ pub enum IndexKey {
     Store(StoreId),
     /// Everything that names one engine id, on either side.
     Engine(String),
-    /// Who there is and how well it is seen: workers, their ends, factors, where adapters are, clocks, loss, signs of life.
+    /// Who there is and how well it is seen: workers, their ends, factors, what names are declared to mean, where adapters are,
+    /// clocks, loss, signs of life.
     Roster,
     /// What compares workers: key derivations, KV events, admin calls, stores that state a disagreement.
     Fleet,
@@ -88,9 +89,12 @@ pub(super) fn each_key<'o>(observation: &'o Observation, sink: &mut dyn FnMut(In
             keys.named(IndexKind::Store, body.facts.get(fact::STORE));
             keys.named(IndexKind::Engine, &body.engine_ids);
         }
-        Body::Factor(_) | Body::WorkerGone(_) | Body::Clock(_) | Body::Loss(_) | Body::Alive(_) => {
-            keys.push(IndexKind::Roster, "");
-        }
+        Body::Factor(_)
+        | Body::WorkerGone(_)
+        | Body::Expected(_)
+        | Body::Clock(_)
+        | Body::Loss(_)
+        | Body::Alive(_) => keys.push(IndexKind::Roster, ""),
         Body::RequestLeg(body) => {
             keys.requests([&body.request_id, &body.reply_id, &body.remote_request_id]);
             keys.named(IndexKind::Transfer, &body.transfer_id);

@@ -68,6 +68,8 @@ pub struct Seen {
     pub ready: bool,
     /// Why the ledger fails, while it does.
     pub failing: Option<String>,
+    /// What is wrong with the file of expected revisions, while it is.
+    pub misdeclared: Option<String>,
 }
 
 /// The board.
@@ -92,6 +94,11 @@ impl Board {
     /// What is pinned up now.
     pub fn seen(&self) -> Seen {
         self.seen.read().map(|seen| seen.clone()).unwrap_or_default()
+    }
+
+    /// Pins up what is wrong with the file of expected revisions; `None`: nothing is.
+    pub(crate) fn declare(&self, wrong: Option<String>) {
+        self.pin(|seen| seen.misdeclared = wrong);
     }
 
     /// Changes what is pinned up.

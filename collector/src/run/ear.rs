@@ -70,8 +70,9 @@ impl Ear {
         if envelope.wall.is_some_and(|wall| wall.since(receive) > AHEAD) {
             return Sort::Ahead;
         }
-        // Spans come from wherever an engine runs and vouch for no node.
-        if envelope.source == SourceKind::Traces {
+        // Spans come from wherever an engine runs and vouch for no node; nor do operators.
+        let is_operator = matches!(observation.body, Body::Expected(_)) && envelope.worker.is_none();
+        if envelope.source == SourceKind::Traces || is_operator {
             return Sort::Keep;
         }
         let Some(node) = self.node(&envelope.node, now) else { return Sort::Keep };

@@ -13,6 +13,7 @@ pub mod ear;
 mod keeper;
 pub mod pages;
 pub mod requests;
+pub mod rollout;
 pub mod schedule;
 pub mod totals;
 pub mod work;

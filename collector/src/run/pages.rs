@@ -23,7 +23,7 @@ const KEYSPACES: usize = 200;
 const RANKS: &[&str] = &["tp_rank", "pp_rank", "cp_rank", "rank", "group", "layer", "part"];
 
 /// One worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEntry {
     /// Its id.
     pub id: String,
@@ -53,7 +53,7 @@ pub struct WorkerEntry {
     pub engine_ids: BTreeSet<String>,
     /// Normalised settings, by name.
     pub facts: BTreeMap<String, String>,
-    /// Where facts come from, where it is not a setting.
+    /// Where facts come from, where a source says.
     pub fact_origins: BTreeMap<String, String>,
     /// Its factors as last stated.
     pub factors: Vec<FactorEntry>,

@@ -20,9 +20,12 @@ const ENDED: usize = 200;
 const POOLS: usize = 64;
 /// Stores and pairs of pools of which removals are counted.
 const STORES: usize = 256;
+/// Points and revisions of requests that are told apart.
+const REVISIONS: usize = 128;
 /// Stands for what is not known.
 pub const UNKNOWN: &str = "unknown";
-const OTHER: &str = "other";
+/// Stands for what is beyond a bound.
+pub const OTHER: &str = "other";
 
 /// A pool and a cause.
 type Place = (String, String);
@@ -70,6 +73,9 @@ pub struct Totals {
     /// Points of these lineages, by point and whether its revision is known.
     #[serde(with = "pairs")]
     pub points: BTreeMap<(String, String), u64>,
+    /// Points of these lineages by point and revision.
+    #[serde(with = "pairs")]
+    pub revisions: BTreeMap<(String, String), u64>,
     /// Artifacts that workers of one pool removed although workers of another had written them, by store and pools.
     pub evictions: Vec<Evictions>,
     /// Findings that ended, the latest last.
@@ -180,6 +186,8 @@ impl Totals {
             {
                 let known = point.revision.is_some().to_string();
                 add(&mut self.points, (name.to_owned(), known), 1);
+                let revision = point.revision.as_deref().unwrap_or(UNKNOWN);
+                add_bounded(&mut self.revisions, name, revision);
             }
         }
     }
@@ -240,6 +248,13 @@ fn add_in_pool(totals: &mut BTreeMap<Place, u64>, pool: &str, cause: &str, more:
     let pools = totals.keys().map(|(held, _)| held).collect::<std::collections::BTreeSet<_>>().len();
     let pool = if known || pools < POOLS { pool } else { OTHER };
     add(totals, (pool.to_owned(), cause.to_owned()), more);
+}
+
+/// Counts a point of a revision; beyond [`REVISIONS`] pairs revisions are counted together.
+fn add_bounded(totals: &mut BTreeMap<(String, String), u64>, point: &str, revision: &str) {
+    let key = (point.to_owned(), revision.to_owned());
+    let has_room = totals.contains_key(&key) || totals.len() < REVISIONS;
+    add(totals, if has_room { key } else { (point.to_owned(), OTHER.to_owned()) }, 1);
 }
 
 /// JSON has no pairs as keys: a list of triples.

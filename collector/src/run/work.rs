@@ -344,7 +344,9 @@ impl Reach {
         }
         self.anything = true;
         match &observation.body {
-            Body::Worker(_) | Body::WorkerGone(_) | Body::Factor(_) | Body::Loss(_) => self.roster = true,
+            Body::Worker(_) | Body::WorkerGone(_) | Body::Factor(_) | Body::Expected(_) | Body::Loss(_) => {
+                self.roster = true
+            }
             Body::RequestLeg(_) | Body::Lease(_) | Body::Handshake(_) | Body::Transfer(_) => {
                 self.requests = true;
             }

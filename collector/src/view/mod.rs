@@ -3,6 +3,7 @@
 //! A [`View`] is a pure function of the ledger: it reads and never writes, asks no clock and remembers only what it
 //! read. Detectors get observations sorted by time, and the [`Roster`]: every worker with its facts and epochs.
 
+pub mod expected;
 pub mod hearing;
 pub mod request;
 pub mod roster;
@@ -17,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+pub use expected::Declared;
 pub use hearing::{Heard, Hearing};
 pub use roster::{Member, Roster, Stated};
 
@@ -47,6 +49,7 @@ pub struct View<'l> {
     progress: Progress,
     ledger: &'l dyn Ledger,
     roster: Rc<Roster>,
+    declared: Rc<Declared>,
     watermarks: BTreeMap<NodeId, WallTime>,
     silent: BTreeSet<NodeId>,
     /// What a conclusion waits for: nodes, and the earliest time up to which they have to be heard.
@@ -77,13 +80,15 @@ impl<'l> View<'l> {
         progress: Progress,
         hearing: &Hearing,
     ) -> Result<Self, LedgerError> {
-        let roster = Rc::new(Roster::build(&ledger.select(&IndexKey::Roster)?.observations));
+        let known = ledger.select(&IndexKey::Roster)?.observations;
+        let (roster, declared) = (Rc::new(Roster::build(&known)), Rc::new(Declared::build(&known)));
         let mut watermarks = ledger.watermarks();
         watermarks.extend(hearing.complete.iter().map(|(node, time)| (node.clone(), *time)));
         Ok(Self {
             progress,
             ledger,
             roster,
+            declared,
             watermarks,
             silent: hearing.silent.clone(),
             awaited: RefCell::default(),
@@ -100,6 +105,11 @@ impl<'l> View<'l> {
     /// Every worker with its facts and epochs.
     pub fn roster(&self) -> &Roster {
         &self.roster
+    }
+
+    /// What operators declare that names should mean.
+    pub fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     /// The event time up to which a node has delivered; `None` when it has delivered nothing.

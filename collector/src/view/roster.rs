@@ -28,7 +28,7 @@ pub struct Member {
     pub engine_ids: BTreeSet<String>,
     /// Normalised settings.
     pub facts: BTreeMap<String, String>,
-    /// Where facts come from, where not from a setting.
+    /// Where facts come from, where a source says.
     pub fact_origins: BTreeMap<String, String>,
     /// Kinds of sources that watch it.
     pub watched_by: BTreeSet<String>,
@@ -376,9 +376,47 @@ impl Member {
         began && self.gone.is_none_or(|gone| gone.plus(END_SLACK) >= at)
     }
 
+    /// From when it is known to run; `None`: from the beginning, as far as is known.
+    pub fn began(&self) -> Option<WallTime> {
+        self.told.map(|(first, _)| first).filter(|_| !self.is_undated)
+    }
+
+    /// Whether requests for the base model ask for it by this name.
+    pub fn serves(&self, name: &str) -> bool {
+        let served = self.fact(fact::MODEL_NAME).into_iter().flat_map(|names| names.split([',', ' ']));
+        served.chain(self.fact(fact::MODEL_PATH)).any(|served| served == name)
+    }
+
+    /// Whether it has, or had, an adapter of this name.
+    pub fn has_adapter(&self, name: &str) -> bool {
+        self.adapters.contains_key(name) || self.directories.contains_key(name)
+    }
+
+    /// A factor of its representation by name ([`kvprov_model::factor::REPRESENTATION`]).
+    pub fn representation(&self, name: &str) -> Option<&str> {
+        match name {
+            "engine" => self.engine.as_deref(),
+            "engine_version" => self.version.as_deref(),
+            name => self.fact(name),
+        }
+    }
+
     /// A fact by its name in `model::fact`.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.facts.get(name).map(String::as_str)
+    }
+
+    /// A fact with its value and where it was seen, in words.
+    pub fn told_fact(&self, name: &str) -> String {
+        let value = self.fact(name).unwrap_or("not set");
+        let seen = self.fact_origins.get(name).map(|origin| match origin.strip_prefix("setting ") {
+            // Variables are told by their names: options have lower-case letters.
+            Some(of) if !of.bytes().any(|byte| byte.is_ascii_lowercase()) => {
+                format!("variable {of} of the environment")
+            }
+            _ => origin.clone(),
+        });
+        seen.map_or_else(|| format!("{name} = {value}"), |seen| format!("{name} = {value} ({seen})"))
     }
 
     /// A fact that is a number.

@@ -27,10 +27,11 @@ const FIRST_DIGITS: usize = 4;
 /// How long a reader waits for the first survey.
 const SURVEY: Duration = Duration::from_secs(5);
 
-type Answer = Result<Response, ApiError>;
+/// An answer, or why there is none.
+pub(super) type Answer = Result<Response, ApiError>;
 
 /// `{"<name>":[…],"total":…,"next":…}`.
-fn list<T: Serialize>(name: &str, entries: &[T], part: &Part) -> Answer {
+pub(super) fn list<T: Serialize>(name: &str, entries: &[T], part: &Part) -> Answer {
     let value = |result: Result<Value, serde_json::Error>| {
         result.map_err(|error| {
             ApiError::new(
@@ -171,7 +172,8 @@ pub(super) async fn keyspaces(state: State, given: Given) -> Answer {
     list("keyspaces", &entries, &part)
 }
 
-async fn survey(state: &State, place: &str) -> Result<Arc<crate::run::pages::Survey>, ApiError> {
+/// What takes long to gather; waits for the first one.
+pub(super) async fn survey(state: &State, place: &str) -> Result<Arc<crate::run::pages::Survey>, ApiError> {
     let survey = state.board.survey(SURVEY).await;
     survey.ok_or_else(|| ApiError::later("the collector has not gathered this yet", place))
 }

@@ -5,6 +5,7 @@
 
 mod connections;
 mod error;
+mod identity;
 mod lists;
 mod page;
 mod query;
@@ -23,6 +24,7 @@ use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use kvprov_packs::Packs;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,8 @@ pub struct Shared {
     pub traces: Option<Traces>,
     /// The queue in front of the ledger, to tell how much waits.
     pub queue: Queue,
+    /// What engines compare by themselves.
+    pub packs: &'static Packs,
     /// Whether the ledger's thread runs.
     pub alive: Arc<AtomicBool>,
 }
@@ -83,6 +87,8 @@ fn router(shared: Arc<Shared>, limits: Limits) -> Router {
         .route("/api/v1/workers", get(lists::workers))
         .route("/api/v1/stores", get(lists::stores))
         .route("/api/v1/keyspaces", get(lists::keyspaces))
+        .route("/api/v1/rollout", get(identity::rollout))
+        .route("/api/v1/contract", get(identity::contract))
         .layer(middleware::from_fn(bounded))
         // Whether the process lives is answered however busy it is.
         .route("/healthz", get(health))
@@ -180,7 +186,7 @@ async fn nothing_here(uri: Uri) -> ApiError {
         "there is nothing at this path",
         uri.path().chars().take(200).collect::<String>(),
         "the API has /api/v1/findings, /api/v1/findings/{id}, /api/v1/lineages, /api/v1/workers, /api/v1/stores, \
-         /api/v1/keyspaces; beside it are /metrics, /healthz, /readyz and the page at /",
+         /api/v1/keyspaces, /api/v1/rollout, /api/v1/contract; beside it are /metrics, /healthz, /readyz and the page at /",
     )
 }
 

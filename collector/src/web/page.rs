@@ -5,7 +5,7 @@
 
 use super::State;
 use super::lists::{confidence_word, state_word};
-use crate::run::Seen;
+use crate::run::{Seen, rollout};
 use axum::response::{Html, IntoResponse, Response};
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
@@ -17,6 +17,8 @@ const SHOWN: usize = 100;
 const EVIDENCE: usize = 8;
 /// Requests named with a finding.
 const REQUESTS: usize = 8;
+/// Revisions named with a model and role.
+const REVISIONS: usize = 6;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;\
 color:#1b1f24;background:#fff}h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}\
@@ -63,11 +65,12 @@ fn render(seen: &Seen) -> String {
             article(&mut out, finding, true);
         }
     }
+    rollouts(&mut out, seen);
     workers(&mut out, seen);
     out.push_str(
         "<p><small>As JSON: <a href=\"/api/v1/findings\">findings</a>, <a href=\"/api/v1/lineages\">lineages</a>, \
          <a href=\"/api/v1/workers\">workers</a>, <a href=\"/api/v1/stores\">stores</a>, \
-         <a href=\"/api/v1/keyspaces\">keyspaces</a>; <a href=\"/metrics\">metrics</a>.</small></p></body></html>",
+         <a href=\"/api/v1/keyspaces\">keyspaces</a>, <a href=\"/api/v1/rollout\">rollout</a>; <a href=\"/metrics\">metrics</a>.</small></p></body></html>",
     );
     out
 }
@@ -80,6 +83,10 @@ fn header(out: &mut String, seen: &Seen) {
     if let Some(reason) = &seen.failing {
         let _ =
             write!(out, "<article class=\"confirmed\"><b>The ledger fails:</b> {}</article>", escape(reason));
+    }
+    if let Some(reason) = &seen.misdeclared {
+        let reason = escape(reason);
+        let _ = write!(out, "<article class=\"suspected\"><b>Expected revisions:</b> {reason}</article>");
     }
     if !seen.ready {
         out.push_str("<p>What the ledger held before the start is still being evaluated.</p>");
@@ -134,6 +141,29 @@ fn article(out: &mut String, finding: &Finding, ended: bool) {
         let _ = write!(out, "<small>{}</small>", escape(&finding.advice));
     }
     out.push_str("</article>");
+}
+
+/// Which share of workers and requests has which revision, a line a model and role.
+fn rollouts(out: &mut String, seen: &Seen) {
+    let lineages = seen.survey.as_ref().map(|survey| survey.lineages.as_slice()).unwrap_or_default();
+    let all = rollout::of(&seen.workers, lineages);
+    if all.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Revisions</h2><table><tr><th>model<th>role<th>revisions");
+    for entry in all.iter().take(SHOWN) {
+        let shares = entry.revisions.iter().take(REVISIONS).map(|one| {
+            let requests = match one.requests {
+                0 => String::new(),
+                _ => format!(", {:.0} % of requests", one.requests_share * 100.0),
+            };
+            format!("{}: {} of {} workers{requests}", one.revision, one.workers, entry.workers)
+        });
+        let shares = shares.collect::<Vec<_>>().join("; ");
+        let _ =
+            write!(out, "<tr><td>{}<td>{}<td>{}", escape(&entry.model), escape(&entry.role), escape(&shares));
+    }
+    out.push_str("</table>");
 }
 
 fn workers(out: &mut String, seen: &Seen) {

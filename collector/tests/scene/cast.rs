@@ -80,6 +80,19 @@ impl<'s> Cast<'s> {
         self.state(Worker { facts: [(name.to_owned(), value.to_owned())].into(), ..Worker::default() })
     }
 
+    /// A fact and where it comes from.
+    pub fn fact_from(self, name: &str, value: &str, origin: &str) -> Self {
+        let facts = [(name.to_owned(), value.to_owned())].into();
+        let fact_origins = [(name.to_owned(), origin.to_owned())].into();
+        self.state(Worker { facts, fact_origins, ..Worker::default() })
+    }
+
+    /// It is this engine in this version.
+    pub fn runs(self, engine: &str, version: &str) -> Self {
+        let (engine, engine_version) = (Some(engine.to_owned()), Some(version.to_owned()));
+        self.state(Worker { engine, engine_version, ..Worker::default() })
+    }
+
     /// What it does when KV does not arrive.
     pub fn policy(self, policy: &str) -> Self {
         self.fact(fact::LOAD_FAILURE_POLICY, policy)

@@ -15,8 +15,10 @@ pub use cast::Cast;
 use kvprov_collector::evaluate::{all_subjects, evaluate};
 use kvprov_collector::ledger::{Ledger, Limits, MemoryLedger};
 use kvprov_collector::lineage;
+use kvprov_collector::run::pages::{self, WorkerEntry};
 use kvprov_collector::view::{Progress, View};
 use kvprov_model::clock::WallTime;
+use kvprov_model::expected::{self, Expectation};
 use kvprov_model::finding::{Detector, Finding};
 use kvprov_model::id::{NodeId, ObservationId, WorkerId};
 use kvprov_model::lineage::Lineage;
@@ -67,6 +69,11 @@ impl Scene {
     /// Begins a statement that nothing dates.
     pub fn undated(&mut self) -> Moment<'_> {
         self.moment(None)
+    }
+
+    /// An operator declares a list; from a time of day on where one is given.
+    pub fn expects(&mut self, since: Option<&str>, list: &[Expectation]) {
+        self.observations.extend(expected::observations(list, "declared", since.map(clock)));
     }
 
     /// Puts what was told of a worker on another node.
@@ -133,6 +140,13 @@ impl Scene {
         let ledger = ledger_of(&self.observations, usize::MAX);
         let view = View::new(&ledger, Progress::Ended).unwrap();
         lineage::all(&view, usize::MAX).into_iter().map(|one| (one.request.clone(), one)).collect()
+    }
+
+    /// The workers, as readers are shown them.
+    pub fn workers(&self) -> Vec<WorkerEntry> {
+        let ledger = ledger_of(&self.observations, usize::MAX);
+        let view = View::new(&ledger, Progress::Ended).unwrap();
+        pages::workers(&view, &BTreeMap::new())
     }
 
     /// The observations, for tests that look below the findings.

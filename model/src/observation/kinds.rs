@@ -1,6 +1,6 @@
 //! The closed table of kinds.
 
-use super::words::*;
+use super::words::{AdminClass, ArtifactAction, BlockAction, Consequence, LeaseState, Outcome, Role, Tier};
 use crate::value::{Field, Value};
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ kinds! {
         settings: BTreeMap<String, String>,
         /// Normalised settings and defaults of the version; names in `model::fact`.
         facts: BTreeMap<String, String>,
-        /// Where facts come from, where it is not a setting: `default of 0.32`, `log line`.
+        /// Where facts come from, where a source says: `setting tp_size of the command line`, `default of 0.32`.
         fact_origins: BTreeMap<String, String>,
         /// Process ids of its tree.
         pids: Vec<String>,
@@ -159,6 +159,26 @@ kinds! {
         meaning: Option<String>,
         /// Why it is not known, or not known in full, in words.
         reason: Option<String>,
+    }
+    /// What an operator declares that a name means. The statements of one list hold together; a newer list of the same stream
+    /// takes the place of the one before. A list without statements is one observation that states nothing.
+    Expected = "expected" {
+        /// The name that requests ask for: a served model or an adapter; absent: what the worker spoken of serves.
+        alias: Option<String>,
+        /// Revisions that it may mean, as ids.
+        revisions: Vec<String>,
+        /// Factors that it has to have, by name, as `algorithm:value`.
+        factors: BTreeMap<String, String>,
+        /// Only on workers of this role.
+        role: Option<Role>,
+        /// Only in this pool.
+        pool: Option<String>,
+        /// Only in this namespace.
+        namespace: Option<String>,
+        /// From when the statement holds, in nanoseconds since the epoch; absent: as long as its list.
+        from_wall_ns: Option<i64>,
+        /// From when the list holds; absent: from the beginning.
+        list_wall_ns: Option<i64>,
     }
     /// One leg of a request over HTTP: between client and router, router and prefill, router and decode.
     RequestLeg = "request_leg" {

@@ -1,13 +1,13 @@
 //! Observations: dated facts from one source on one node, and their wire form.
 //!
-//! The table of kinds is closed ([`kinds`]); what a newer sender adds is kept in [`Observation::extra`] or as
-//! [`Body::Unknown`] and travels on unchanged. [`otlp`] maps both ways without loss. `docs/observations.md` is
-//! generated from these types by [`reference`].
+//! The table of kinds is closed ([`kinds`]), and so are the lists of their words ([`words`]); what a newer sender adds
+//! is kept in [`Observation::extra`] or as [`Body::Unknown`] and travels on unchanged. [`otlp`] maps both ways without
+//! loss. `docs/observations.md` is generated from these types by [`reference`].
 
 pub mod kinds;
 pub mod otlp;
 pub mod reference;
-mod words;
+pub mod words;
 
 use crate::clock::{MonotonicTime, WallTime};
 use crate::id::{NodeId, ObservationId, WorkerId};

@@ -1,4 +1,4 @@
-//! The closed lists of words that kinds use.
+//! The closed lists of words in observations.
 
 use crate::string_enum;
 

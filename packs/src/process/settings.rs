@@ -19,6 +19,7 @@ pub(super) struct Reader<'r> {
     known: &'r KnownSettings,
     files: &'r BTreeSet<String>,
     found: &'r mut ProcessSettings,
+    place: &'static str,
 }
 
 /// The setting that an argument names, where it is an option.
@@ -40,8 +41,14 @@ impl<'r> Reader<'r> {
         known: &'r KnownSettings,
         files: &'r BTreeSet<String>,
         found: &'r mut ProcessSettings,
+        place: &'static str,
     ) -> Self {
-        Self { known, files, found }
+        Self { known, files, found, place }
+    }
+
+    /// What is read from now on stands here.
+    pub(super) fn place(&mut self, place: &'static str) {
+        self.place = place;
     }
 
     /// A variable of the environment. Names of settings in an environment are upper case; a lower-case variable that is
@@ -139,6 +146,7 @@ impl<'r> Reader<'r> {
         let has_room = self.found.settings.len() < MAX_SETTINGS || self.found.settings.contains_key(name);
         if has_room && value.len() <= MAX_VALUE && self.known.knows(name) {
             self.found.settings.insert(name.to_owned(), without_users(value));
+            self.found.places.insert(name.to_owned(), self.place);
         }
     }
 }

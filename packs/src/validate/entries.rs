@@ -69,6 +69,11 @@ impl Build {
         for entry in file.span {
             self.span(context, &entry);
         }
+        for entry in file.guard {
+            if let Some(guard) = self.guard(context, &entry) {
+                self.guards.push(guard);
+            }
+        }
     }
 
     fn json(&mut self, context: &Context<'_>, entry: &Spanned<RawJson>) -> Option<JsonSignature> {

@@ -67,6 +67,10 @@ fn a_file_of_settings_is_read_and_arguments_win() {
     assert_eq!((fact(worker, "block_size"), fact(worker, "store")), ("128", "redis://h:1"));
     assert_eq!((fact(worker, "tp_size"), fact(worker, "model_path")), ("4", "m"));
     assert_eq!(worker.role, Some(Role::Both));
+    let origin = |fact: &str| worker.fact_origins[fact].as_str();
+    assert_eq!(origin("tp_size"), "setting tensor_parallel_size of a settings file");
+    assert_eq!(origin("model_path"), "setting model_tag of the command line");
+    assert_eq!(origin("connector"), "setting kv_transfer_config.kv_connector of the command line");
     assert!(!format!("{worker:?}").contains("secret") && !format!("{worker:?}").contains("pw"));
 }
 

@@ -55,6 +55,7 @@ fn options(data: &Path) -> Options {
         tensor_digests: TensorDigests::Off,
         log_files: Vec::new(),
         content_key_file: None,
+        annotations_file: None,
         scrape_interval: Duration::from_secs(5),
         scrape_bytes: 1 << 20,
         answers: Vec::new(),

@@ -36,8 +36,7 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
                     });
                     draft.worker(a.id.as_str()).worker(b.id.as_str());
                     for member in [a, b] {
-                        let value = member.fact(&name).unwrap_or_default();
-                        draft.statement(member.id.as_str(), format!("{name} = {value}"));
+                        draft.statement(member.id.as_str(), member.told_fact(&name));
                     }
                     draft.unknown("whether equal content was looked up under both");
                 }
@@ -52,7 +51,7 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
 
 /// Workers by the store that they are configured to use. A directory or a loopback address is a place on one node:
 /// the same text on another node is another store, as far as settings tell.
-fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, &'v str), Vec<&'v Member>> {
+pub(in crate::detect) fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, &'v str), Vec<&'v Member>> {
     let mut places: BTreeMap<(&str, &str), Vec<&Member>> = BTreeMap::new();
     for member in view.roster().members() {
         if let Some(store) = member.fact(fact::STORE) {
