@@ -80,20 +80,22 @@ fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let overridden = directory.map(with_overrides).transpose()?;
     let packs = overridden.as_ref().unwrap_or_else(|| Packs::builtin());
-    writeln!(
-        out,
-        "{:<12}{:>10}{:>9}{:>7}{:>6}  versions named",
-        "engine", "templates", "metrics", "facts", "keys"
-    )?;
+    writeln!(out, "{:<12}{:>10}{:>9}{:>7}{:>6}", "engine", "templates", "metrics", "facts", "keys")?;
     for pack in packs.list() {
-        let bound =
-            |version: &Option<Version>| version.as_ref().map_or("any", |version| version.as_str()).to_owned();
-        let versions = format!("{} to {}", bound(&pack.versions.since), bound(&pack.versions.until));
         writeln!(
             out,
-            "{:<12}{:>10}{:>9}{:>7}{:>6}  {versions}",
+            "{:<12}{:>10}{:>9}{:>7}{:>6}",
             pack.engine, pack.templates, pack.metrics, pack.facts, pack.keys
         )?;
+    }
+    writeln!(out, "\nWhat is known of a version; one stands here where something begins or ends.\n")?;
+    writeln!(out, "{:<12}{:<12}{:>10}{:>9}", "engine", "from", "templates", "metrics")?;
+    for (engine, coverage) in packs.coverage() {
+        for (row, covered) in coverage.iter().enumerate() {
+            let engine = if row == 0 { engine.as_str() } else { "" };
+            let since = covered.since.as_ref().map_or("any", Version::as_str);
+            writeln!(out, "{engine:<12}{since:<12}{:>10}{:>9}", covered.templates, covered.metrics)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

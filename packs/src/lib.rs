@@ -13,6 +13,7 @@
 mod anchor;
 pub mod answer;
 mod body;
+pub mod coverage;
 pub mod endpoint;
 pub mod error;
 pub mod fact;
@@ -37,6 +38,7 @@ mod validate;
 pub mod version;
 
 pub use answer::Said;
+pub use coverage::Coverage;
 pub use endpoint::Endpoint;
 pub use error::PackError;
 pub use fact::{ResolvedFacts, SettingsSeen};

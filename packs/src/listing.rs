@@ -1,7 +1,6 @@
 //! What packs hold, for people.
 
 use crate::load::Packs;
-use crate::version::{Version, VersionRange};
 use std::collections::BTreeMap;
 
 /// What the packs of one engine hold.
@@ -21,8 +20,6 @@ pub struct PackSummary {
     pub keys: usize,
     /// Ways in which a process is recognised.
     pub processes: usize,
-    /// The span of versions that entries name: the earliest and the latest bound.
-    pub versions: VersionRange,
 }
 
 impl Packs {
@@ -34,24 +31,12 @@ impl Packs {
         }
         for (engine, summary) in &mut by_engine {
             summary.engine = (*engine).to_owned();
-            let templates = self.templates.iter().filter(|template| template.engine == *engine);
-            let mut bounds: Vec<&Version> = Vec::new();
-            for template in templates {
-                summary.templates += 1;
-                bounds.extend(template.versions.since.iter().chain(&template.versions.until));
-            }
-            summary.templates += self.json.iter().filter(|signature| signature.engine == *engine).count();
-            for meaning in self.metrics.meanings().filter(|meaning| meaning.engine == *engine) {
-                summary.metrics += 1;
-                bounds.extend(meaning.versions.since.iter().chain(&meaning.versions.until));
-            }
+            summary.templates = self.templates.iter().filter(|template| template.engine == *engine).count()
+                + self.json.iter().filter(|signature| signature.engine == *engine).count();
+            summary.metrics = self.metrics.meanings().filter(|meaning| meaning.engine == *engine).count();
             summary.facts = self.facts.iter().filter(|rule| rule.engine == *engine).count();
             summary.keys = self.keys.len_of(engine);
             summary.processes = self.processes.entries().filter(|entry| entry.engine == *engine).count();
-            summary.versions = VersionRange {
-                since: bounds.iter().min().map(|version| (*version).clone()),
-                until: bounds.iter().max().map(|version| (*version).clone()),
-            };
         }
         by_engine.into_values().collect()
     }

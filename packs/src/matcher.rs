@@ -3,9 +3,10 @@
 //! 1. Few literal anchors ([`crate::anchor`]) searched in raw bytes ([`crate::scan`]). Most lines hold none and are
 //!    rejected without an allocation, before any prefix is parsed.
 //! 2. The templates for which an anchor in the message speaks are tried one by one ([`crate::segment`]), but those that
-//!    could not be better than the best so far; the best match wins: complete before cut, the speaker's version before
-//!    others, longer text before shorter, the speaker's engine before others. Nothing of the message is copied before
-//!    the winner is read ([`Sight::read`]).
+//!    could not be better than the best so far; the best match wins: complete before cut, longer text before shorter,
+//!    the speaker's version before others, the speaker's engine before others. Text that stands in the line proves more
+//!    than a version that was told of the speaker: builds between releases print either's words. Nothing of the message
+//!    is copied before the winner is read ([`Sight::read`]).
 //!
 //! Invariant: time is bounded by the length of the message, which is cut at [`Matcher::MAX_MESSAGE`]; cuts and spent
 //! budgets are counted.
@@ -338,8 +339,8 @@ fn in_range(template: &Template, who: &Speaker<'_>) -> bool {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     complete: bool,
-    in_range: bool,
     literal_len: usize,
+    in_range: bool,
     own_engine: bool,
     /// Typed text proves more than free text.
     typed: usize,
@@ -351,8 +352,8 @@ impl Rank {
     fn of(index: usize, entry: &Entry, literal_len: usize, cut: bool, who: &Speaker<'_>) -> Self {
         Self {
             complete: !cut,
-            in_range: in_range(&entry.template, who),
             literal_len,
+            in_range: in_range(&entry.template, who),
             own_engine: who.engine == Some(entry.template.engine.as_str()),
             typed: entry.typed,
             first: Reverse(index),

@@ -45,14 +45,18 @@ pub struct MetricTable {
 }
 
 impl MetricTable {
-    /// What a series means. One hash of the name, no allocation. Of several that fit, the one with most labels.
+    /// What a series means. One hash of the name, no allocation. Of several that fit, the one of the version, and of
+    /// these the one with most labels. A series that the version is not known to have means what it means elsewhere:
+    /// it is there.
     pub fn lookup(&self, name: &str, labels: &[(&str, &str)], version: Option<&Version>) -> Option<&Meaning> {
-        self.meanings.get(name)?.iter().find(|meaning| {
-            meaning.versions.contains(version)
-                && meaning.labels.iter().all(|(key, value)| {
-                    labels.iter().any(|(of_series, its_value)| of_series == key && its_value == value)
-                })
-        })
+        let fits = |meaning: &&Meaning| {
+            meaning.labels.iter().all(|(key, value)| {
+                labels.iter().any(|(of_series, its_value)| of_series == key && its_value == value)
+            })
+        };
+        let meanings = self.meanings.get(name)?;
+        let of_version = meanings.iter().filter(|meaning| meaning.versions.contains(version)).find(fits);
+        of_version.or_else(|| meanings.iter().find(fits))
     }
 
     /// Facts that the labels of an info metric hold; `None` when the name is no info metric.
@@ -158,6 +162,17 @@ mod tests {
         assert_eq!(of(&[("source", "local")], "0.5").as_deref(), Some("all"));
         assert_eq!(of(&[], "0.4").as_deref(), Some("all"));
         assert!(table.lookup("other", &[], None).is_none());
+    }
+
+    #[test]
+    fn a_series_that_the_version_is_not_known_to_have_means_what_it_means_elsewhere() {
+        let mut table = MetricTable::default();
+        table.add(meaning(&[], "all", Some("0.5")));
+        let version = Version::parse("0.6");
+        assert_eq!(
+            table.lookup("m_total", &[], version.as_ref()).map(|found| found.counter.as_str()),
+            Some("all")
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod binary;
 pub mod bundle;
 pub mod canary;
 pub mod corpus;
+pub mod dropping;
 pub mod judge;
 pub mod live;
 pub mod metamorphic;
