@@ -185,6 +185,8 @@ fn row(
         algorithm: entry.algorithm.clone(),
         value: entry.value.clone(),
         state: FactorState::from(entry.state.as_str()),
+        layout: entry.layout.clone(),
+        meaning: entry.meaning.clone(),
     };
     let verdict = match (a, b) {
         (Some(a), Some(b)) => Verdict::from(read(a).compare(&read(b))),

@@ -87,6 +87,12 @@ pub struct FactorEntry {
     pub value: String,
     /// How much is known.
     pub state: String,
+    /// How its files are laid out, as a short hash, where the same content may stand in other files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// What the content means whatever files hold it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
     /// From when it holds; `None`: from the beginning.
     pub since: Option<String>,
     /// The file or call that shows it, where a source says.
@@ -204,6 +210,8 @@ fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) 
         algorithm: stated.factor.algorithm.clone(),
         value: stated.factor.value.clone(),
         state: stated.factor.state.to_string(),
+        layout: stated.factor.layout.clone(),
+        meaning: stated.factor.meaning.clone(),
         since: stamp(stated.since),
         origin: stated.origin.map(str::to_owned),
     });
