@@ -169,7 +169,7 @@ fn revisions(value: &DeValue<'_>, line: u64) -> Result<Vec<String>, Flaw> {
             items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
         texts.filter(|texts| !texts.is_empty())
     };
-    let Some(texts) = value.as_array().and_then(|items| texts(items)) else {
+    let Some(texts) = value.as_array().and_then(texts) else {
         return Err(Flaw::new(line, "revisions is no list of texts", "write it like [\"rev:0123456789ab\"]"));
     };
     texts.iter().map(|text| revision(text, line)).collect()

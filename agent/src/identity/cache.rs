@@ -139,8 +139,9 @@ impl DigestCache {
     }
 
     pub(super) fn insert(&mut self, key: FileKey, known: Remembered) {
-        self.known.insert(key, known.clone());
-        let Some(path) = &self.path else { return };
+        let line = self.path.is_some().then(|| known.clone());
+        self.known.insert(key, known);
+        let (Some(path), Some(known)) = (&self.path, line) else { return };
         let written =
             if self.lines >= 2 * CAPACITY { self.rewrite(path) } else { self.append(path, &key, &known) };
         match written {

@@ -82,7 +82,7 @@ pub enum RunError {
 pub fn run(
     options: &Options,
     packs: &'static Packs,
-    loader: Option<Arc<Client>>,
+    loader: Option<&Arc<Client>>,
     report: &dyn Fn(Report),
     stop: &Arc<AtomicBool>,
 ) -> Result<(), RunError> {
@@ -104,15 +104,15 @@ pub fn run(
     };
     let readiness = Arc::new(Readiness::default());
     let hub = Arc::new(Hub::new(outbox.clone(), options.recording.as_deref(), Arc::clone(&readiness))?);
-    let _page = page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader.as_ref(), readiness)?;
-    let access = Arc::new(Access::new(loader.clone()));
+    let _page = page::serve(options.listen, &hub, &outbox, shipper.as_ref(), loader, readiness)?;
+    let access = Arc::new(Access::new(loader.cloned()));
     let around = Around { options, node: &node, packs, access: &access, hub: &hub };
     let threads = std::thread::scope(|scope| -> Result<(), RunError> {
         let mut alive = alive::Alive::default();
         let settled = settled::Settled::default();
         let (logs, log_commands) = logs::Logs::new(around, alive.source("log"), settled.clone())
             .map_err(system("open the positions of logs"))?;
-        let (kernel, kernel_commands) = kernel::Kernel::new(around, loader.as_ref(), alive.source("kernel"));
+        let (kernel, kernel_commands) = kernel::Kernel::new(around, loader, alive.source("kernel"));
         let (reports, told) = std::sync::mpsc::channel();
         let (events, event_commands) = match options.sources.events {
             true => {
@@ -136,7 +136,7 @@ pub fn run(
         }
         let (discovery, discovery_events) = discovery::Found::new(
             around,
-            loader.as_ref().filter(|_| kernel.sees()).cloned(),
+            loader.filter(|_| kernel.sees()).cloned(),
             discovery::Followers {
                 logs: log_commands.clone(),
                 kernel: kernel_commands,

@@ -27,7 +27,7 @@ pub(crate) fn run_child(common: &Common) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals()?;
     let loader = Client::from_stdin().map(Arc::new);
     let packs = packs(&config)?;
-    run::run(&options(&config, common)?, packs, loader, &say, &stop)?;
+    run::run(&options(&config, common)?, packs, loader.as_ref(), &say, &stop)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -345,7 +345,7 @@ impl Reach {
         self.anything = true;
         match &observation.body {
             Body::Worker(_) | Body::WorkerGone(_) | Body::Factor(_) | Body::Expected(_) | Body::Loss(_) => {
-                self.roster = true
+                self.roster = true;
             }
             Body::RequestLeg(_) | Body::Lease(_) | Body::Handshake(_) | Body::Transfer(_) => {
                 self.requests = true;

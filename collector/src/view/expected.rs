@@ -70,7 +70,7 @@ impl Declared {
         }
         let lists = declared.lists.values_mut().flat_map(BTreeMap::values_mut);
         lists.for_each(|list| {
-            list.sort_by_key(|one| (one.observation.envelope.position, one.observation.envelope.id))
+            list.sort_by_key(|one| (one.observation.envelope.position, one.observation.envelope.id));
         });
         declared
     }
