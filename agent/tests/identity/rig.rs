@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub struct Counting(pub Arc<AtomicUsize>);
+pub(crate) struct Counting(pub(crate) Arc<AtomicUsize>);
 
 impl FileOpener for Counting {
     fn open_file_of(&mut self, pid: u32, path: &[u8]) -> std::io::Result<std::fs::File> {
@@ -23,16 +23,16 @@ impl FileOpener for Counting {
     }
 }
 
-pub struct Rig {
-    pub identities: Identities,
-    pub folder: tempfile::TempDir,
-    pub opens: Arc<AtomicUsize>,
-    pub seconds: i64,
-    pub position: u64,
-    pub found: Vec<Observation>,
+pub(crate) struct Rig {
+    pub(crate) identities: Identities,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) opens: Arc<AtomicUsize>,
+    pub(crate) seconds: i64,
+    pub(crate) position: u64,
+    pub(crate) found: Vec<Observation>,
 }
 
-pub fn options(folder: &Path) -> IdentityOptions {
+pub(crate) fn options(folder: &Path) -> IdentityOptions {
     IdentityOptions {
         node: NodeId("n".to_owned()),
         ring: "r".to_owned(),
@@ -45,12 +45,12 @@ pub fn options(folder: &Path) -> IdentityOptions {
 }
 
 impl Rig {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
     /// With other options.
-    pub fn with(change: impl FnOnce(&mut IdentityOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut IdentityOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let opens = Arc::new(AtomicUsize::new(0));
         let mut options = options(folder.path());
@@ -59,7 +59,7 @@ impl Rig {
         Self { identities, folder, opens, seconds: 1000, position: 0, found: Vec::new() }
     }
 
-    pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// The open of a file as it is now.
-    pub fn open_of(&mut self, factor: &str, path: &Path) -> ModelOpen {
+    pub(crate) fn open_of(&mut self, factor: &str, path: &Path) -> ModelOpen {
         let now = std::fs::metadata(path).unwrap();
         self.position += 10;
         ModelOpen {
@@ -89,26 +89,26 @@ impl Rig {
         }
     }
 
-    pub fn take(&mut self, open: &ModelOpen) {
+    pub(crate) fn take(&mut self, open: &ModelOpen) {
         self.take_of("w", open);
     }
 
-    pub fn take_of(&mut self, worker: &str, open: &ModelOpen) {
+    pub(crate) fn take_of(&mut self, worker: &str, open: &ModelOpen) {
         self.identities.opened(&WorkerId(worker.to_owned()), open);
     }
 
     /// A worker opens a file as it is now.
-    pub fn open_as(&mut self, worker: &str, factor: &str, path: &Path) {
+    pub(crate) fn open_as(&mut self, worker: &str, factor: &str, path: &Path) {
         let open = self.open_of(factor, path);
         self.take_of(worker, &open);
     }
 
-    pub fn open(&mut self, factor: &str, path: &Path) {
+    pub(crate) fn open(&mut self, factor: &str, path: &Path) {
         let open = self.open_of(factor, path);
         self.take(&open);
     }
 
-    pub fn wait(&mut self, seconds: i64) {
+    pub(crate) fn wait(&mut self, seconds: i64) {
         self.seconds += seconds;
         let mut idle = 0;
         for _ in 0..2000 {
@@ -122,24 +122,24 @@ impl Rig {
         }
     }
 
-    pub fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         let found = &mut self.found;
         self.identities.poll(WallTime(self.seconds * SECOND), &mut |observation| found.push(observation));
     }
 
     /// Looks until something is so.
-    pub fn until(&mut self, what: impl Fn(&Self) -> bool) {
-        for _ in 0..4000 {
+    pub(crate) fn until(&mut self, what: impl Fn(&Self) -> bool) {
+        for tries in 0.. {
             self.poll();
             if what(self) {
                 return;
             }
+            assert!(tries < 4000, "it never became so: {:?}", self.says());
             pause();
         }
-        panic!("it never became so: {:?}", self.says());
     }
 
-    pub fn factors(&self) -> Vec<&Factor> {
+    pub(crate) fn factors(&self) -> Vec<&Factor> {
         let factor = |observation| match observation {
             &Observation { body: Body::Factor(ref factor), .. } => Some(factor),
             _ => None,
@@ -147,20 +147,20 @@ impl Rig {
         self.found.iter().filter_map(factor).collect()
     }
 
-    pub fn full(&self) -> Vec<String> {
+    pub(crate) fn full(&self) -> Vec<String> {
         let full = self.factors().into_iter().filter(|factor| factor.state == Some(FactorState::Full));
         full.filter_map(|factor| factor.value.clone()).collect()
     }
 
     /// Full values of one factor.
-    pub fn full_of(&self, name: &str) -> Vec<String> {
+    pub(crate) fn full_of(&self, name: &str) -> Vec<String> {
         let all = self.factors().into_iter().filter(|factor| factor.factor.as_deref() == Some(name));
         let full = all.filter(|factor| factor.state == Some(FactorState::Full));
         full.filter_map(|factor| factor.value.clone()).collect()
     }
 
     /// What a worker's factor is, as it was told last.
-    pub fn last_of(&self, worker: &str, name: &str) -> Option<kvprov_model::factor::Factor> {
+    pub(crate) fn last_of(&self, worker: &str, name: &str) -> Option<kvprov_model::factor::Factor> {
         let of = |observation: &&Observation| match &observation.body {
             Body::Factor(factor) => factor.factor.as_deref() == Some(name) && observation.worker() == worker,
             _ => false,
@@ -176,26 +176,26 @@ impl Rig {
     }
 
     /// How the factors of two workers compare.
-    pub fn compared(&self, a: &str, b: &str, name: &str) -> Option<Comparison> {
+    pub(crate) fn compared(&self, a: &str, b: &str, name: &str) -> Option<Comparison> {
         Some(self.last_of(a, name)?.compare(&self.last_of(b, name)?))
     }
 
     /// Why the last factor told is not known.
-    pub fn reason(&self) -> Option<String> {
+    pub(crate) fn reason(&self) -> Option<String> {
         self.factors().last()?.reason.clone()
     }
 
-    pub fn says(&self) -> Vec<&str> {
+    pub(crate) fn says(&self) -> Vec<&str> {
         self.found.iter().filter_map(|observation| observation.envelope.says.as_deref()).collect()
     }
 }
 
-pub fn sha256(content: &[u8]) -> String {
+pub(crate) fn sha256(content: &[u8]) -> String {
     kvprov_model::id::hex(&Sha256::digest(content))
 }
 
 /// A file of tensors of bytes.
-pub fn safetensors(tensors: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn safetensors(tensors: &[(&str, &[u8])]) -> Vec<u8> {
     let mut header = serde_json::Map::new();
     let mut end = 0;
     for (name, bytes) in tensors {
