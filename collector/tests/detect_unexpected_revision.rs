@@ -61,6 +61,13 @@ fn other_weights_than_declared_are_confirmed() {
 }
 
 #[test]
+fn a_declared_digest_means_those_files_however_others_are_laid_out() {
+    let mut scene = serving("bb layout=12ab");
+    scene.expects(None, &[meant("aa")]);
+    assert_eq!(only(&scene).confidence, Confidence::Confirmed);
+}
+
+#[test]
 fn another_adapter_than_declared_is_one_though_the_base_is_right() {
     let mut scene = serving("aa");
     scene.worker("d0").adapter("sql", "22");

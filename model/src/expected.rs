@@ -61,10 +61,12 @@ pub fn read_file(text: &str) -> Result<Vec<Expectation>, Vec<Flaw>> {
         let before = text.as_bytes().get(..span.start).unwrap_or_default();
         before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1
     };
-    let document = DeTable::parse(text).map_err(|error| {
+    // Of the errors the first one is told: those that follow come of it.
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if let Some(error) = errors.iter().min_by_key(|error| error.span().map_or(0, |span| span.start)) {
         let line = error.span().map_or(1, |span| line_of(&span));
-        vec![Flaw::new(line, format!("no TOML: {}", error.message()), "correct the line")]
-    })?;
+        return Err(vec![Flaw::new(line, format!("no TOML: {}", error.message()), "correct the line")]);
+    }
     let (mut statements, mut flaws) = (Vec::new(), Vec::new());
     for (key, value) in document.get_ref() {
         let line = line_of(&key.span());

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) struct Counting(pub Arc<AtomicUsize>);
+pub(crate) struct Counting(pub(crate) Arc<AtomicUsize>);
 
 impl FileOpener for Counting {
     fn open_file_of(&mut self, pid: u32, path: &[u8]) -> std::io::Result<std::fs::File> {
@@ -24,12 +24,12 @@ impl FileOpener for Counting {
 }
 
 pub(crate) struct Rig {
-    pub identities: Identities,
-    pub folder: tempfile::TempDir,
-    pub opens: Arc<AtomicUsize>,
-    pub seconds: i64,
-    pub position: u64,
-    pub found: Vec<Observation>,
+    pub(crate) identities: Identities,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) opens: Arc<AtomicUsize>,
+    pub(crate) seconds: i64,
+    pub(crate) position: u64,
+    pub(crate) found: Vec<Observation>,
 }
 
 pub(crate) fn options(folder: &Path) -> IdentityOptions {
@@ -129,14 +129,14 @@ impl Rig {
 
     /// Looks until something is so.
     pub(crate) fn until(&mut self, what: impl Fn(&Self) -> bool) {
-        for _ in 0..4000 {
+        for tries in 0.. {
             self.poll();
             if what(self) {
                 return;
             }
+            assert!(tries < 4000, "it never became so: {:?}", self.says());
             pause();
         }
-        panic!("it never became so: {:?}", self.says());
     }
 
     pub(crate) fn factors(&self) -> Vec<&Factor> {

@@ -10,7 +10,7 @@ use super::{Subject, words};
 use crate::view::expected::Allowed;
 use crate::view::{Member, View};
 use kvprov_model::clock::{SECOND, WallTime};
-use kvprov_model::factor::{Comparison, Factors, REPRESENTATION};
+use kvprov_model::factor::{Comparison, Factor, FactorState, Factors, REPRESENTATION};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::RequestStem;
 use kvprov_model::observation::{Body, Observation, Role};
@@ -213,7 +213,7 @@ fn by_factors(member: &Member, allowed: &Allowed, factors: &Factors) -> Verdict 
     let mut is_known = true;
     for (name, wanted) in &allowed.factors {
         let has = match factors.0.get(name) {
-            Some(factor) => Some((factor.compare(wanted), factor.value.clone())),
+            Some(factor) => Some((departs(factor, wanted), factor.value.clone())),
             None if REPRESENTATION.contains(&name.as_str()) => member.representation(name).map(|value| {
                 let equal = value == wanted.value;
                 (if equal { Comparison::Equal } else { Comparison::Different }, value.to_owned())
@@ -229,6 +229,14 @@ fn by_factors(member: &Member, allowed: &Allowed, factors: &Factors) -> Verdict 
         }
     }
     if is_known { Verdict::Fits } else { Verdict::Unknown }
+}
+
+/// Compares a factor with a declared one. Who declares a digest alone means these files, however others with the same tensors
+/// are laid out.
+fn departs(has: &Factor, wanted: &Factor) -> Comparison {
+    let is_of_files = wanted.layout.is_none() && wanted.meaning.is_none();
+    let is_known = has.state == FactorState::Full && has.algorithm == wanted.algorithm;
+    if is_of_files && is_known && has.value != wanted.value { Comparison::Different } else { has.compare(wanted) }
 }
 
 /// Against a revision id. An id tells no factors: what differs is known from a worker that runs that revision.

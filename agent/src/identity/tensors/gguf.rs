@@ -156,7 +156,7 @@ fn bytes_of(kind: u32, shape: &[u64]) -> Option<u64> {
         _ => return None,
     };
     let row = shape.first().copied().unwrap_or(1);
-    if row % block != 0 {
+    if !row.is_multiple_of(block) {
         return None;
     }
     let elements = shape.iter().try_fold(1u64, |all, one| all.checked_mul(*one))?;
