@@ -260,6 +260,14 @@ fn grammars() -> Vec<Grammar> {
             Some("vllm.logger"),
             full(2025),
         ),
+        g(
+            "[P10] 2025-09-25 00:39:46 - deleter - WARNING - ",
+            Some(Warning),
+            None,
+            Some("10"),
+            Some("deleter"),
+            full(2025),
+        ),
         g("WARNING:nixl._api:", Some(Warning), None, None, Some("nixl._api"), None),
         g("", None, None, None, None, None),
     ]
@@ -426,6 +434,7 @@ fn prefixes_without_end_are_read_in_bounded_depth() {
     for piece in [
         "0: ",
         "[rank0]: ",
+        "[P1] ",
         "a-b ",
         "a-b c ",
         "<4>",

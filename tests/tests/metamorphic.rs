@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test states what it expects")]
 
 use kvprov_tests::bundle::Bundle;
-use kvprov_tests::metamorphic::{CHANGES, Change, ROUNDS, Weakened, differences, without_evidence};
+use kvprov_tests::metamorphic::{
+    CHANGES, Change, Changed, PREFIXES, ROUNDS, WRAPPERS, Weakened, differences, one_behind_another,
+    without_evidence,
+};
 use kvprov_tests::verdict::{Confidence, Found};
 use kvprov_tests::{corpus, pipeline, pool};
 
@@ -18,10 +21,14 @@ fn replay(bundle: &Bundle) -> Vec<Found> {
 
 /// What is wrong with a change of a bundle, a line each.
 fn wrong(bundle: &Bundle, before: &[Found], change: &Change) -> Vec<String> {
-    let Some(changed) = (change.apply)(bundle, before) else { return Vec::new() };
+    (change.apply)(bundle, before)
+        .map_or_else(Vec::new, |changed| told(bundle, before, &changed, change.name))
+}
+
+fn told(bundle: &Bundle, before: &[Found], changed: &Changed, name: &str) -> Vec<String> {
     let after = replay(&changed.bundle);
-    let lines = differences(before, &after, &changed);
-    lines.into_iter().map(|line| format!("{}, {}: {line}", bundle.name, change.name)).collect()
+    let lines = differences(before, &after, changed);
+    lines.into_iter().map(|line| format!("{}, {name}: {line}", bundle.name)).collect()
 }
 
 #[test]
@@ -32,6 +39,55 @@ fn names_clocks_and_order_do_not_change_a_verdict() {
     })
     .concat();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One wrapper over one grammar of prefixes for each bundle, which together are all of both.
+#[test]
+fn how_lines_are_wrapped_does_not_change_a_verdict() {
+    let bundles: Vec<(usize, Bundle)> = bundles().into_iter().enumerate().collect();
+    let wrong = pool::map(&bundles, |(index, bundle)| {
+        let before = replay(bundle);
+        let wrapper = &WRAPPERS[index % WRAPPERS.len()];
+        let prefix = (0..PREFIXES.len())
+            .map(|next| &PREFIXES[(index + next) % PREFIXES.len()])
+            .find(|prefix| (prefix.apply)(bundle, &before).is_some());
+        prefix.map_or_else(
+            || wrong(bundle, &before, wrapper),
+            |prefix| wrong_behind(bundle, &before, prefix, wrapper),
+        )
+    })
+    .concat();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn no_prefix_and_no_wrapper_changes_a_verdict() {
+    let wrong = pool::map(&bundles(), |bundle| {
+        let before = replay(bundle);
+        PREFIXES.iter().chain(&WRAPPERS).flat_map(|change| wrong(bundle, &before, change)).collect::<Vec<_>>()
+    })
+    .concat();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn no_wrapper_over_no_prefix_changes_a_verdict() {
+    let wrong = pool::map(&bundles(), |bundle| {
+        let before = replay(bundle);
+        let pairs = PREFIXES.iter().flat_map(|prefix| WRAPPERS.iter().map(move |wrapper| (prefix, wrapper)));
+        pairs.flat_map(|(prefix, wrapper)| wrong_behind(bundle, &before, prefix, wrapper)).collect::<Vec<_>>()
+    })
+    .concat();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with a wrapper over a grammar of prefixes.
+fn wrong_behind(bundle: &Bundle, before: &[Found], prefix: &Change, wrapper: &Change) -> Vec<String> {
+    let name = format!("{}, {}", prefix.name, wrapper.name);
+    let changed = one_behind_another(prefix, wrapper, bundle, before);
+    changed.map_or_else(Vec::new, |changed| told(bundle, before, &changed, &name))
 }
 
 #[test]
@@ -79,7 +135,7 @@ fn every_change_applies_to_some_bundle() {
         text.into_iter().collect::<std::collections::BTreeSet<String>>()
     };
     let bundles = bundles();
-    for change in CHANGES {
+    for change in CHANGES.iter().chain(&PREFIXES).chain(&WRAPPERS) {
         let applies = bundles.iter().any(|bundle| {
             let found = Found {
                 id: String::new(),

@@ -6,13 +6,16 @@
 
 mod evidence;
 mod file_names;
+mod logs;
 mod nodes;
 mod paths;
+mod prefixes;
 mod requests;
 mod source_order;
 mod split;
 mod times;
 mod workers;
+mod wrappers;
 
 pub use evidence::{ROUNDS, Weakened, without_evidence};
 
@@ -52,6 +55,63 @@ pub const CHANGES: [Change; 11] = [
     Change { name: "logs cut into two sources", apply: split::in_halves },
     Change { name: "logs split by process", apply: split::by_process },
 ];
+
+/// Other grammars of what an engine prints before a message.
+pub const PREFIXES: [Change; 23] = [
+    Change { name: "the process named twice", apply: prefixes::process_twice },
+    Change { name: "no blank behind the process", apply: prefixes::process_without_blank },
+    Change { name: "the process not named", apply: prefixes::no_process },
+    Change { name: "levels padded", apply: prefixes::padded_level },
+    Change { name: "paths elided", apply: prefixes::elided_path },
+    Change { name: "no opening bracket before the file", apply: prefixes::no_opening_bracket },
+    Change { name: "levels in colour", apply: prefixes::coloured_level },
+    Change { name: "records of vLLM's formatter", apply: prefixes::vllm_records },
+    Change { name: "tracebacks without prefix", apply: prefixes::bare_tracebacks },
+    Change { name: "ranks of SGLang as a tuple", apply: prefixes::sglang_ranks },
+    Change { name: "SGLang's first bracket lost", apply: prefixes::sglang_no_bracket },
+    Change { name: "LMCache's first bracket lost", apply: prefixes::lmcache_no_bracket },
+    Change { name: "LMCache's older form", apply: prefixes::lmcache_old },
+    Change { name: "LMCache's trailer on a line of its own", apply: prefixes::lmcache_trailer_below },
+    Change { name: "two blanks in glog's prefix", apply: prefixes::glog_two_blanks },
+    Change { name: "no blank behind glog's prefix", apply: prefixes::glog_no_blank },
+    Change { name: "Rust tracing in colour", apply: prefixes::tracing_coloured },
+    Change { name: "colours whose escape byte is lost", apply: prefixes::tracing_colours_without_escape },
+    Change { name: "a rank before Rust tracing", apply: prefixes::tracing_ranked },
+    Change { name: "access lines behind a process", apply: prefixes::access_behind_process },
+    Change { name: "progress bars glued on", apply: prefixes::progress_bars },
+    Change { name: "statements of several actors told once", apply: prefixes::repeated },
+    Change { name: "carriage returns", apply: wrappers::carriage_returns },
+];
+
+/// What stands around the lines of an engine.
+pub const WRAPPERS: [Change; 14] = [
+    Change { name: "CRI", apply: wrappers::cri },
+    Change { name: "CRI in parts", apply: wrappers::cri_in_parts },
+    Change { name: "Docker json-file", apply: wrappers::docker },
+    Change { name: "Docker json-file in parts", apply: wrappers::docker_in_parts },
+    Change { name: "journald short-iso", apply: wrappers::journal_iso },
+    Change { name: "journald short", apply: wrappers::journal_short },
+    Change { name: "journald JSON", apply: wrappers::journal_export },
+    Change { name: "kubectl with prefix", apply: wrappers::kubectl },
+    Change { name: "kubectl with prefix and time", apply: wrappers::kubectl_dated },
+    Change { name: "stern", apply: wrappers::stern },
+    Change { name: "compose", apply: wrappers::compose },
+    Change { name: "a viewer's clock", apply: wrappers::viewer },
+    Change { name: "a Ray actor", apply: wrappers::ray },
+    Change { name: "a formatter of JSON", apply: wrappers::formatter },
+];
+
+/// One change behind another.
+pub fn one_behind_another(
+    first: &Change,
+    second: &Change,
+    bundle: &Bundle,
+    found: &[Found],
+) -> Option<Changed> {
+    let inner = (first.apply)(bundle, found)?;
+    let outer = (second.apply)(&inner.bundle, found)?;
+    Some(Changed { bundle: outer.bundle, requests: inner.requests })
+}
 
 /// What differs between the verdicts on a bundle and on its changed form; empty when nothing does.
 pub fn differences(before: &[Found], after: &[Found], changed: &Changed) -> Vec<String> {

@@ -127,8 +127,24 @@ fn classify(mut object: Map<String, Value>) -> JsonLine {
     }
     match record(&object) {
         Some(record) => JsonLine::Record(record),
-        None => JsonLine::Object(object),
+        None => match shipped(&object) {
+            Some(wrapper) => JsonLine::Wrapper(wrapper),
+            None => JsonLine::Object(object),
+        },
     }
+}
+
+/// What a shipper of logs makes of a line: the line and when it took it, and nothing of what a logger knows.
+fn shipped(object: &Map<String, Value>) -> Option<Wrapper> {
+    let message = ["message", "log"].iter().find_map(|key| object.get(*key)?.as_str())?;
+    let (_, time) = first(object, &TIME).or_else(|| first(object, &["date"]))?;
+    Some(Wrapper {
+        stamp: Some(read_time(time)?),
+        level: None,
+        is_stderr: object.get("stream").and_then(Value::as_str) == Some("stderr"),
+        partial: false,
+        message: message.trim_end_matches(['\n', '\r']).to_owned(),
+    })
 }
 
 fn docker(object: &mut Map<String, Value>) -> Wrapper {

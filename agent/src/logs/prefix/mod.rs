@@ -264,6 +264,7 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
             .or_else(|| lmcache::peel(text, prefix))
             .or_else(|| sglang::peel(text, prefix))
             .or_else(|| process::rank_label(text, prefix))
+            .or_else(|| process::numbered(text, prefix))
             .or_else(|| python::bracketed_level(text, prefix)),
         b'0'..=b'9' => lmcache::peel(text, prefix)
             .or_else(|| sglang::peel(text, prefix))

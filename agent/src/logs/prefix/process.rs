@@ -1,5 +1,6 @@
 //! Who speaks: `(EngineCore_DP0 pid=271) ` of vLLM and Ray, doubled, without the blank behind it, with further
-//! `key=value`; rank labels `0: `, `[rank0]: `, `rank0: `; Ray's suffix `[repeated 15x across cluster]`.
+//! `key=value`; rank labels `0: `, `[rank0]: `, `rank0: `, `[P10] `; Ray's suffix
+//! `[repeated 15x across cluster]`.
 
 use super::scan::{eat, one_blank, run};
 use super::{Behind, Peeled, Prefix, Process, begins_with_prefix};
@@ -45,6 +46,20 @@ pub(super) fn rank_label<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<P
         return None;
     }
     prefix.rank.get_or_insert(Cow::Borrowed(digits));
+    Some(Peeled::More(rest))
+}
+
+/// `[P10] ` of a program that numbers its processes, where a prefix follows.
+pub(super) fn numbered<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
+    if prefix.rank.is_some() {
+        return None;
+    }
+    let (digits, rest) = run(text.strip_prefix("[P")?, 3, |b| b.is_ascii_digit())?;
+    let rest = eat(rest, "] ")?;
+    if !begins_with_prefix(rest, Behind::Rank) {
+        return None;
+    }
+    prefix.rank = Some(Cow::Borrowed(digits));
     Some(Peeled::More(rest))
 }
 

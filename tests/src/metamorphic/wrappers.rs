@@ -1,0 +1,144 @@
+//! What stands around the lines of an engine by the time somebody reads them: a container runtime, the node's journal, a
+//! viewer of several streams, a formatter.
+
+use super::Changed;
+use super::logs::{Told, each_finely_dated, each_plain, each_plain_without_continuations};
+use crate::bundle::Bundle;
+use crate::verdict::Found;
+use std::fmt::Write as _;
+
+/// A part of a line that the runtime split, in bytes.
+const PART: usize = 37;
+
+pub(super) fn cri(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| _ = writeln!(out, "{} stderr F {}", rfc3339(line), line.text))
+}
+
+pub(super) fn cri_in_parts(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        let mut parts = parts(line.text).peekable();
+        if parts.peek().is_none() {
+            _ = writeln!(out, "{} stdout F ", rfc3339(line));
+        }
+        while let Some(part) = parts.next() {
+            let tag = if parts.peek().is_some() { 'P' } else { 'F' };
+            _ = writeln!(out, "{} stdout {tag} {part}", rfc3339(line));
+        }
+    })
+}
+
+pub(super) fn docker(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| docker_record(line, &format!("{}\n", line.text), out))
+}
+
+pub(super) fn docker_in_parts(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        let mut parts = parts(line.text).peekable();
+        if parts.peek().is_none() {
+            docker_record(line, "\n", out);
+        }
+        while let Some(part) = parts.next() {
+            let end = if parts.peek().is_some() { "" } else { "\r\n" };
+            docker_record(line, &format!("{part}{end}"), out);
+        }
+    })
+}
+
+pub(super) fn journal_iso(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain(bundle, |line, out| {
+        let clock = line.at.strftime("%Y-%m-%dT%H:%M:%S+0000");
+        _ = writeln!(out, "{clock} node-a engine[2281]: {}", line.text);
+    })
+}
+
+/// Its clock has no year, so that the source has to state one.
+pub(super) fn journal_short(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    if bundle.sources().any(|source| !source.contains_key("year")) {
+        return None;
+    }
+    each_plain(bundle, |line, out| {
+        let clock = line.local.strftime("%b %e %H:%M:%S");
+        _ = writeln!(out, "{clock} node-a engine[2281]: {}", line.text);
+    })
+}
+
+pub(super) fn journal_export(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        let record = serde_json::json!({
+            "__REALTIME_TIMESTAMP": line.at.as_microsecond().to_string(),
+            "_HOSTNAME": "node-a",
+            "SYSLOG_IDENTIFIER": "engine",
+            "_PID": "2281",
+            "PRIORITY": "6",
+            "MESSAGE": line.text,
+        });
+        _ = writeln!(out, "{record}");
+    })
+}
+
+pub(super) fn kubectl(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain(bundle, |line, out| _ = writeln!(out, "[pod/engine-0/engine] {}", line.text))
+}
+
+pub(super) fn kubectl_dated(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        _ = writeln!(out, "[pod/engine-0/engine] {} {}", rfc3339(line), line.text);
+    })
+}
+
+/// Names before a line that is no begin are names of nobody.
+pub(super) fn stern(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain_without_continuations(bundle, |line, out| {
+        _ = writeln!(out, "engine-6c7676b65c-xfqp6 engine {}", line.text);
+    })
+}
+
+pub(super) fn compose(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain(bundle, |line, out| _ = writeln!(out, "engine-1  | {}", line.text))
+}
+
+pub(super) fn viewer(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        _ = writeln!(out, "{} | {}", line.local.strftime("%Y-%m-%d %H:%M:%S%.3f"), line.text);
+    })
+}
+
+pub(super) fn ray(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain_without_continuations(bundle, |line, out| {
+        let actor = if line.text.starts_with('(') { "" } else { "(RayWorkerWrapper pid=999, ip=192.0.2.7) " };
+        _ = writeln!(out, "{actor}{}", line.text);
+    })
+}
+
+pub(super) fn formatter(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_finely_dated(bundle, |line, out| {
+        let record = serde_json::json!({ "timestamp": rfc3339(line), "message": line.text });
+        _ = writeln!(out, "{record}");
+    })
+}
+
+pub(super) fn carriage_returns(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    each_plain(bundle, |line, out| _ = write!(out, "{}\r\n", line.text))
+}
+
+fn rfc3339(line: &Told<'_>) -> String {
+    line.at.strftime("%Y-%m-%dT%H:%M:%S%.9fZ").to_string()
+}
+
+fn docker_record(line: &Told<'_>, log: &str, out: &mut String) {
+    let record = serde_json::json!({ "log": log, "stream": "stderr", "time": rfc3339(line) });
+    _ = writeln!(out, "{record}");
+}
+
+/// A text in parts, cut as a runtime cuts: by bytes, but never within a letter.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (part, behind) = rest.split_at(rest.ceil_char_boundary(PART.min(rest.len())));
+        rest = behind;
+        Some(part)
+    })
+}
