@@ -236,7 +236,11 @@ fn by_factors(member: &Member, allowed: &Allowed, factors: &Factors) -> Verdict 
 fn departs(has: &Factor, wanted: &Factor) -> Comparison {
     let is_of_files = wanted.layout.is_none() && wanted.meaning.is_none();
     let is_known = has.state == FactorState::Full && has.algorithm == wanted.algorithm;
-    if is_of_files && is_known && has.value != wanted.value { Comparison::Different } else { has.compare(wanted) }
+    if is_of_files && is_known && has.value != wanted.value {
+        Comparison::Different
+    } else {
+        has.compare(wanted)
+    }
 }
 
 /// Against a revision id. An id tells no factors: what differs is known from a worker that runs that revision.
