@@ -52,6 +52,25 @@ pub struct Record {
     pub findings: Vec<String>,
 }
 
+#[cfg(test)]
+impl Record {
+    /// A lineage beside which nothing is known.
+    pub(crate) fn bare(lineage: Lineage) -> Self {
+        Self {
+            lineage,
+            ids: BTreeSet::new(),
+            first_seen: None,
+            last_seen: None,
+            http_status: None,
+            prompt_tokens: None,
+            cached_tokens: None,
+            completion_tokens: None,
+            traceparent: None,
+            findings: Vec::new(),
+        }
+    }
+}
+
 /// The record of a lineage.
 pub fn of(view: &View<'_>, stem: &RequestStem, lineage: Lineage) -> Record {
     let observations = view.request(stem);

@@ -116,18 +116,7 @@ mod tests {
     use kvprov_model::lineage::Points;
 
     fn record(request: &str, status: LineageStatus) -> Record {
-        Record {
-            lineage: Lineage { request: request.to_owned(), status, points: Points::default() },
-            ids: BTreeSet::new(),
-            first_seen: None,
-            last_seen: None,
-            http_status: None,
-            prompt_tokens: None,
-            cached_tokens: None,
-            completion_tokens: None,
-            traceparent: None,
-            findings: Vec::new(),
-        }
+        Record::bare(Lineage { request: request.to_owned(), status, points: Points::default() })
     }
 
     fn survey(requests: &mut Requests, said: &[(&str, LineageStatus)]) -> Vec<String> {

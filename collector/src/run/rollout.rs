@@ -219,18 +219,7 @@ mod tests {
         };
         let points = Points { decode: point.clone(), prefill: point, ..Points::default() };
         let lineage = Lineage { request: name.to_owned(), status: LineageStatus::Consistent, points };
-        Arc::new(Record {
-            lineage,
-            ids: BTreeSet::new(),
-            first_seen: None,
-            last_seen: Some(time.to_owned()),
-            http_status: None,
-            prompt_tokens: None,
-            cached_tokens: None,
-            completion_tokens: None,
-            traceparent: None,
-            findings: Vec::new(),
-        })
+        Arc::new(Record { last_seen: Some(time.to_owned()), ..Record::bare(lineage) })
     }
 
     #[test]
