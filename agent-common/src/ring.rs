@@ -124,11 +124,12 @@ impl Ring {
     }
 
     /// Gives back the room of what was handed out before a position: that of a record, or [`Self::position`]. Room that
-    /// was given back stays so.
+    /// was given back stays so; at a position where no record can begin none is.
     pub fn release_up_to(&mut self, position: u64) {
         let given = self.consumer_position();
-        if position > given.load(Ordering::Acquire) {
-            given.store(position.min(self.next), Ordering::Release);
+        let position = position.min(self.next);
+        if position > given.load(Ordering::Acquire) && position.is_multiple_of(HEAD) {
+            given.store(position, Ordering::Release);
         }
     }
 

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Records of the ring begin at multiples of so many bytes.
+const RECORDS_AT: u64 = 8;
+
 /// Position of the ring before which no piece is needed any more. Shared by the thread that reads the pieces, which
 /// moves it, and the one that gives room back.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +64,9 @@ impl Pieces {
     pub(crate) fn free(&self, taken: u64) -> u64 {
         let settled = self.settled.0.load(Ordering::Acquire);
         match self.last {
-            Some(last) if settled <= last => settled.min(taken),
+            // Records begin at multiples of eight. A piece that is settled itself, and nothing behind it, stays: where
+            // the record behind it begins is not known here, and half a record would be the end of all reading.
+            Some(last) if settled <= last => (settled & !(RECORDS_AT - 1)).min(taken),
             _ => taken,
         }
     }
@@ -128,6 +133,19 @@ mod tests {
         assert_eq!(pieces.free(70), 40);
         settled.reached(41);
         assert_eq!(pieces.free(70), 70);
+    }
+
+    #[test]
+    fn room_is_given_back_up_to_the_begin_of_a_record_only() {
+        let settled = Settled::default();
+        let mut pieces = Pieces::new(settled.clone());
+        pieces.pass(&piece(40));
+        // All up to the piece at 40, and itself.
+        settled.reached(41);
+        pieces.pass(&piece(64));
+        assert_eq!(pieces.free(80), 40);
+        settled.reached(64);
+        assert_eq!(pieces.free(80), 64);
     }
 
     #[test]
