@@ -7,7 +7,7 @@ use aya_ebpf::maps::RingBuf;
 use kvprov_agent_common::kernel::counter;
 use kvprov_agent_common::{Class, Header, Kind};
 
-/// Waiting bytes at whose multiples the reader is woken. It also looks by itself, every few milliseconds.
+/// Waiting bytes at whose multiples the reader is woken. It also looks by itself, many times a second.
 const WAKE_UP: u64 = 64 << 10;
 
 const BPF_RB_AVAIL_DATA: u64 = 0;

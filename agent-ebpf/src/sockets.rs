@@ -34,10 +34,14 @@ pub(crate) enum Moves {
 /// The end of a call that sends or receives.
 #[inline(always)]
 pub(crate) fn moved(context: &TracePointContext, kind: Kind, moves: Moves) -> Option<()> {
+    let mut result = result(context);
+    // Who polls does so a million times a second.
+    if is_retry(result) {
+        return None;
+    }
     let caller = Caller::watched()?;
     let counters = Counters::fired(kind)?;
-    let mut result = result(context);
-    if !caller.wants(watch::SOCKETS) || is_retry(result) || result == 0 {
+    if !caller.wants(watch::SOCKETS) || result == 0 {
         counters.filtered();
         return None;
     }
