@@ -62,6 +62,8 @@ pub struct KernelReader<'n> {
     names: &'n dyn Names,
     mounts: Mounts,
     roles: Bounded<Arc<str>, Arc<FileRole>>,
+    /// The last one that was asked for: records of one file follow each other, and share its path.
+    last_role: Option<(Arc<str>, Arc<FileRole>)>,
     files: Files,
     sockets: Sockets,
     model_files: ModelFiles,
@@ -80,6 +82,7 @@ impl<'n> KernelReader<'n> {
             names,
             mounts: Mounts::default(),
             roles: Bounded::new(ROLES),
+            last_role: None,
             files: Files::new(),
             sockets: Sockets::default(),
             model_files: ModelFiles::default(),
@@ -195,11 +198,20 @@ impl<'n> KernelReader<'n> {
     }
 
     fn role(&mut self, path: &Arc<str>) -> Arc<FileRole> {
-        if let Some(role) = self.roles.get(&**path) {
+        if let Some((last, role)) = &self.last_role
+            && Arc::ptr_eq(last, path)
+        {
             return Arc::clone(role);
         }
-        let role = Arc::new(self.names.role(path));
-        self.roles.insert(Arc::clone(path), Arc::clone(&role));
+        let role = match self.roles.get(&**path) {
+            Some(role) => Arc::clone(role),
+            None => {
+                let role = Arc::new(self.names.role(path));
+                self.roles.insert(Arc::clone(path), Arc::clone(&role));
+                role
+            }
+        };
+        self.last_role = Some((Arc::clone(path), Arc::clone(&role)));
         role
     }
 }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 const SCAN_EVERY: Duration = Duration::from_secs(2);
 /// Process news that may wait.
 const NEWS: usize = 4096;
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the kernel thread may take to know a process.
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
 /// A worker's log from before it started is another worker's, but clocks print whole seconds.

@@ -42,7 +42,7 @@ const MAX_PUBLISHERS: usize = 256;
 /// Memory of all connections for messages that are not small, in bytes.
 const BUDGET: usize = 64 << 20;
 /// Commands are looked for, and marks are saved, this often.
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(250);
 /// An event takes so long from the engine to here at most while its publisher is well, in nanoseconds: what is absent
 /// before that is absent.
 const HELD_BACK: i64 = 1_200_000_000;

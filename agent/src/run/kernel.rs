@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
 use std::time::{Duration, Instant};
 
 /// The ring is looked at so often although nothing woke this thread: the programs wake it only for much.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// Records between two commits.
 const AT_ONCE: usize = 4096;
 const TICK_EVERY: Duration = Duration::from_millis(250);

@@ -43,6 +43,8 @@ use std::time::Duration;
 
 /// How long a stop waits for what is queued to arrive.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// How often the threads are looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Why the agent cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +187,7 @@ pub fn run(
             }
             ticker.tick(&alive, &outbox);
             hub.flush_recording();
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
     });

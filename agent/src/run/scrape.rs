@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// The longest wait for an answer before other things are looked after.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(250);
 /// What came is with the queue after this at the latest, in nanoseconds.
 const HELD_BACK: i64 = SECOND;
 

@@ -291,7 +291,7 @@ impl<'n> LiveKernel<'n> {
     }
 
     fn feed(&mut self, sink: Sink<'_>) {
-        for pending in self.pending.drain(..) {
+        for pending in &self.pending {
             if matches!(pending.remark, Remark::Closing(_) | Remark::Held | Remark::Directory(_)) {
                 continue;
             }
@@ -306,6 +306,7 @@ impl<'n> LiveKernel<'n> {
                 worker.reader.record(place, &pending.record, sink);
             }
         }
+        self.pending.clear();
     }
 
     fn worker(&self, index: u32) -> Option<&WorkerId> {

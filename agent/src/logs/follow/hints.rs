@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Directories that are watched at most.
 const MAX_WATCHED: usize = 1024;
 /// After a hint so long is waited for more of them, so that a busy writer costs few turns.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Waits for changes.
 #[derive(Debug)]

@@ -38,7 +38,8 @@ impl Brief {
         let Some(letter) = letter(record.op) else { return false };
         let (Some(ts), Some(tid), Some(result)) = (record.ts, record.tid, record.ret) else { return false };
         let (Ok(position), Ok(time)) = (i64::try_from(position), i64::try_from(time)) else { return false };
-        let micros = (ts * 1e6).round() as i64;
+        // Halves are rounded up; times before the epoch do not come back as they were, and go the long way.
+        let micros = (ts * 1e6 + 0.5) as i64;
         if seconds(micros) != ts {
             return false; // no whole microseconds
         }
