@@ -24,12 +24,12 @@ const WATCHED: Duration = Duration::from_secs(300);
 /// Every subject is looked at this often, whatever happens: a node that was behind by more than [`WATCHED`] settles late.
 const SWEEP: Duration = Duration::from_secs(300);
 /// A subject rests this many times as long as its evaluation took, as long as that is no longer than [`REST_GLADLY`];
-const REST_LONG: u32 = 9;
+const REST_LONG: u32 = 19;
 /// in any case it rests this many times as long.
-const REST: u32 = 3;
+const REST: u32 = 6;
 const REST_GLADLY: Duration = Duration::from_millis(2_500);
 /// Evaluations of a subject without any observation may take one part in this many of the time.
-const IDLE_REST: u32 = 50;
+const IDLE_REST: u32 = 80;
 /// Subjects are evaluated together, which shares what is read, as long as they are expected to take no longer.
 const TOGETHER: Duration = Duration::from_millis(200);
 /// What a subject is taken to cost before its first evaluation.

@@ -83,6 +83,8 @@ pub struct Stated<'m> {
 #[derive(Debug, Clone, Default)]
 pub struct Roster {
     members: BTreeMap<WorkerId, Member>,
+    /// Who answers requests at a port, whatever the host: every leg of a request asks.
+    at_port: BTreeMap<String, Vec<WorkerId>>,
 }
 
 // === impl Roster ===
@@ -131,7 +133,13 @@ impl Roster {
         for member in members.values_mut().filter(|member| member.role.is_none()) {
             member.role = member.fact(fact::ROLE).map(Role::from);
         }
-        Self { members }
+        let mut at_port: BTreeMap<String, Vec<WorkerId>> = BTreeMap::new();
+        for member in members.values() {
+            if let Some(port) = member.fact(fact::HTTP_ADDRESS).and_then(port_of) {
+                at_port.entry(port.to_owned()).or_default().push(member.id.clone());
+            }
+        }
+        Self { members, at_port }
     }
 
     /// Every worker by name.
@@ -175,8 +183,7 @@ impl Roster {
         told: Option<&Envelope>,
     ) -> Option<&Member> {
         if let Some(port) = endpoint.and_then(port_of) {
-            let at_port =
-                self.members().filter(|m| m.fact(fact::HTTP_ADDRESS).and_then(port_of) == Some(port));
+            let at_port = self.at_port.get(port).into_iter().flatten().filter_map(|id| self.members.get(id));
             if let Some(member) = only_at(at_port, told) {
                 return Some(member);
             }
@@ -390,6 +397,14 @@ impl Member {
     /// Whether it has, or had, an adapter of this name.
     pub fn has_adapter(&self, name: &str) -> bool {
         self.adapters.contains_key(name) || self.directories.contains_key(name)
+    }
+
+    /// Whether anything tells of an adapter that it has or had.
+    pub fn has_adapters(&self) -> bool {
+        !self.adapters.is_empty()
+            || !self.directories.is_empty()
+            || self.facts.contains_key(fact::ADAPTERS_RUNNING)
+            || self.facts.contains_key(fact::ADAPTERS_LOADED)
     }
 
     /// A factor of its representation by name ([`kvprov_model::factor::REPRESENTATION`]).

@@ -45,10 +45,11 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String)> = BTreeMap::new();
     let crossings = crossings(view, decoder);
     let arrived = arrivals(view, worker);
+    let mut served = BTreeMap::new();
     for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
         let used = match &crossing.adapter {
             Some(name) => Used::Adapter(name.clone()),
-            None => running_adapter(view, decoder, crossing),
+            None => running_adapter(view, decoder, crossing, &mut served),
         };
         let Some((cause, mut confidence, what)) = mismatch(crossing.prefiller, decoder, crossing.at, &used)
         else {
@@ -167,35 +168,38 @@ fn add<'v>(
     }
 }
 
+/// The legs of requests that workers served, as far as their begin and end are known.
+type Served = BTreeMap<WorkerId, Vec<(RequestStem, WallTime, WallTime)>>;
+
 /// The adapter that a request used, from what either side is seen to run while it has the request alone. Of several at
 /// once, any may be the one that uses it.
-fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>) -> Used {
+fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>, served: &mut Served) -> Used {
+    // Most pairs have no adapters at all.
+    if !decoder.has_adapters() && !crossing.prefiller.has_adapters() {
+        return Used::Nothing;
+    }
     let request = RequestStem::of(&crossing.request);
-    let on_decoder = ran_alone(view, &Role::Decode, decoder, &request);
+    let on_decoder = ran_alone(view, &Role::Decode, decoder, &request, served);
     match on_decoder {
-        Used::Unknown => ran_alone(view, &Role::Prefill, crossing.prefiller, &request),
+        Used::Unknown => ran_alone(view, &Role::Prefill, crossing.prefiller, &request, served),
         known => known,
     }
 }
 
 /// The only adapter that a worker ran during its leg of a request, where no other leg lay in that time.
-fn ran_alone(view: &View<'_>, role: &Role, member: &Member, request: &RequestStem) -> Used {
-    let legs = view.router_legs();
-    let here: Vec<(bool, WallTime, WallTime)> = legs
-        .iter()
-        .filter(|(_, leg)| leg.leg.as_ref() == Some(role))
-        .filter(|(observation, leg)| {
-            let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role, Some(&observation.envelope));
-            at.is_some_and(|at| at.id == member.id)
-        })
-        .filter_map(|(observation, leg)| {
-            let end = observation.envelope.wall?;
-            let is_it = RequestStem::of(leg.request_id.as_deref()?) == *request;
-            Some((is_it, end.plus(-leg.duration_ns?), end))
-        })
-        .collect();
-    let Some((_, begin, end)) = here.iter().find(|(is_it, ..)| *is_it) else { return Used::Unknown };
-    let is_alone = here.iter().all(|(is_it, began, ended)| *is_it || ended <= begin || began >= end);
+fn ran_alone(
+    view: &View<'_>,
+    role: &Role,
+    member: &Member,
+    request: &RequestStem,
+    served: &mut Served,
+) -> Used {
+    if !served.contains_key(&member.id) {
+        served.insert(member.id.clone(), served_by(view, role, member));
+    }
+    let here = served.get(&member.id).map_or(&[][..], Vec::as_slice);
+    let Some((_, begin, end)) = here.iter().find(|(one, ..)| one == request) else { return Used::Unknown };
+    let is_alone = here.iter().all(|(one, began, ended)| one == request || ended <= begin || began >= end);
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let (mut ran_later, mut was_read_later) = (false, false);
     for observation in view.worker(&member.id).iter() {
@@ -218,6 +222,20 @@ fn ran_alone(view: &View<'_>, role: &Role, member: &Member, request: &RequestSte
         None if was_read_later && !ran_later => Used::Nothing,
         _ => Used::Unknown,
     }
+}
+
+/// The legs of a role that a worker served.
+fn served_by(view: &View<'_>, role: &Role, member: &Member) -> Vec<(RequestStem, WallTime, WallTime)> {
+    let legs = view.router_legs();
+    let here = legs.iter().filter(|(_, leg)| leg.leg.as_ref() == Some(role)).filter(|(observation, leg)| {
+        let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role, Some(&observation.envelope));
+        at.is_some_and(|at| at.id == member.id)
+    });
+    let times = here.filter_map(|(observation, leg)| {
+        let end = observation.envelope.wall?;
+        Some((RequestStem::of(leg.request_id.as_deref()?), end.plus(-leg.duration_ns?), end))
+    });
+    times.collect()
 }
 
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
