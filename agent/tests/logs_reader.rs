@@ -215,6 +215,30 @@ fn a_wrapped_id_is_joined() {
 }
 
 #[test]
+fn an_id_that_a_terminal_broke_is_joined_whatever_the_template() {
+    let broken = "ERROR 10-16 17:22:56 [n.py:8] Quux pull failed for request cmpl-46126a31\n-6b81 from e1\n";
+    let at_its_end = "ERROR 10-16 17:22:56 [n.py:8] Quux pull failed for request r1 from 46126a31\n-6b81\n";
+    let expected = [("cmpl-46126a31-6b81", "e1"), ("r1", "46126a31-6b81")];
+    for (text, (request, engine)) in [broken, at_its_end].into_iter().zip(expected) {
+        let seen = read(text);
+        let Body::Transfer(transfer) = &seen[0].body else { panic!("{seen:?}") };
+        assert_eq!(transfer.request_id.as_deref(), Some(request), "{text}");
+        assert_eq!(transfer.remote_engine_id.as_deref(), Some(engine), "{text}");
+        assert_eq!(seen.len(), 1, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_bare_line_behind_a_message_that_ends_in_an_id_is_no_part_of_it() {
+    for next in ["Recovered waldo: 7 tokens", "some words 12", "~~~~^^^^", "nothing", ""] {
+        let seen =
+            read(&format!("ERROR 10-16 17:22:56 [n.py:8] Quux pull failed for request r1 from e1\n{next}\n"));
+        let Body::Transfer(transfer) = &seen[0].body else { panic!("{seen:?}") };
+        assert_eq!(transfer.remote_engine_id.as_deref(), Some("e1"), "{next}");
+    }
+}
+
+#[test]
 fn a_message_that_was_wrapped_before_what_told_it_is_joined() {
     let text = format!(
         "{}ERROR 10-16 17:22:56 [n.py:8] Releasing\n   grault for request r1\n   which were retrieved by 0 workers.\n",

@@ -150,6 +150,11 @@ impl Match<'_> {
         self.template.multiline
     }
 
+    /// The message ends in an id, of which a terminal may have put the rest on a line of its own.
+    pub fn ends_in_id(&self) -> bool {
+        matches!(self.template.segments.last(), Some(Segment::Placeholder(last)) if last.kind == PlaceholderType::Id)
+    }
+
     /// Facts of the worker that this wording proves. Where the worker's version is unknown,
     /// `template.implied_versions` says which versions print it.
     pub fn implies(&self) -> &BTreeMap<String, String> {

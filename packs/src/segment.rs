@@ -4,8 +4,8 @@
 //! byte looked at is paid for. When the budget is spent the message is taken as unmatched, so a hostile line costs a
 //! bounded time.
 //!
-//! Joined lines have `\n` between them. A blank of a literal matches it; inside a literal or an id it may be a hard
-//! wrap when the template is `multiline`.
+//! Joined lines have `\n` between them: a message that holds one was joined. A blank of a literal matches it; inside a
+//! literal or an id it may be a hard wrap.
 
 use crate::placeholder::{Captured, Extent, PlaceholderType, skip_blanks};
 use crate::template::{Placeholder, Segment, Target, Template};
@@ -84,7 +84,8 @@ pub(crate) fn find(
 ) -> Option<Found> {
     spans.taken.clear();
     spans.cut.clear();
-    let mut search = Search { template, message, budget, spans, best_cut: None };
+    let joined = memchr::memchr(b'\n', message.as_bytes()).is_some();
+    let mut search = Search { template, message, joined, budget, spans, best_cut: None };
     let found = match search.at_places(begin) {
         Some(literal_len) => Found { cut: false, literal_len },
         None => {
@@ -123,6 +124,8 @@ pub(crate) fn capture(
 struct Search<'a> {
     template: &'a Template,
     message: &'a str,
+    /// The message was several lines.
+    joined: bool,
     budget: &'a mut Budget,
     spans: &'a mut Spans,
     /// Bytes of literals that matched in the best try that the end of the message cut.
@@ -175,7 +178,7 @@ impl<'a> Search<'a> {
         let Some(word) = &begin.word else {
             return memchr::memchr2_iter(b' ', b'\n', bytes).take(MAX_STARTS).find_map(|at| each(self, at));
         };
-        if self.template.multiline && memchr::memchr(b'\n', bytes).is_some() {
+        if self.joined {
             // The word itself may be wrapped: any place with its first byte.
             let first = *literal.as_bytes().first()?;
             return memchr::memchr_iter(first, bytes).take(MAX_STARTS * 16).find_map(|at| each(self, at));
@@ -222,7 +225,7 @@ impl<'a> Search<'a> {
     ) -> Option<usize> {
         let is_last = index + 1 == self.template.segments.len();
         let end_of_message = self.message.len();
-        let Some(extent) = this.kind.extent(self.message, at, self.template.multiline) else {
+        let Some(extent) = this.kind.extent(self.message, at, self.joined) else {
             if at == end_of_message {
                 self.note_cut(literal_len);
             }
@@ -294,7 +297,7 @@ impl<'a> Search<'a> {
             // The next literal begins here or at a hard wrap; all else is passed over at the cost of one step.
             let fits = match self.message.as_bytes().get(end) {
                 Some(byte) if first.is_ascii_whitespace() => byte.is_ascii_whitespace(),
-                Some(byte) => *byte == first || (*byte == b'\n' && self.template.multiline),
+                Some(byte) => *byte == first || (*byte == b'\n' && self.joined),
                 None => false,
             };
             if !fits {
@@ -334,7 +337,7 @@ impl<'a> Search<'a> {
             } else if pattern[p] == byte {
                 p += 1;
                 at += 1;
-            } else if byte == b'\n' && self.template.multiline {
+            } else if byte == b'\n' && self.joined {
                 at = skip_blanks(bytes, at);
             } else {
                 return LiteralAt::No;

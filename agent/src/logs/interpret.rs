@@ -17,7 +17,7 @@ use super::lookback::Above;
 use super::prefix::{self, Level, Line, Prefix};
 use super::reader::LogOptions;
 use super::redact::Recorder;
-use super::run_on::Held;
+use super::run_on::{Held, Wait};
 use super::trouble::{self, MAX_DISTINCT};
 use super::undated::Undated;
 use super::worker_news::News;
@@ -299,7 +299,7 @@ impl<'p> Interpreter<'p> {
             return;
         }
         let mut found = match self.sight(&statement.message) {
-            Some(sight) if is_silent(&sight) => {
+            Some(sight) if is_silent(&sight) && !sight.cut => {
                 let answers = sight.template.answers;
                 self.record_words(&statement, out);
                 self.note_known(&statement, out);
@@ -310,19 +310,12 @@ impl<'p> Interpreter<'p> {
             }
             sight => sight.map(|sight| sight.read()),
         };
-        if found.is_none()
-            && !statement.prefix.spoken
-            && statement.ordinal == 0
-            && self.matcher.may_continue(&statement.message)
-        {
+        if found.is_none() && !statement.prefix.spoken && statement.ordinal == 0 {
             found = self.begin_above(&mut statement, &above(), out);
         }
-        let runs_on = match &found {
-            Some(found) => found.multiline(),
-            None => self.matcher.may_continue(&statement.message),
-        };
-        if runs_on {
-            self.held = Some(Held { statement: statement.into_owned(), best: found, behind: Vec::new() });
+        if let Some(wait) = self.wait_of(&statement, found.as_ref()) {
+            self.held =
+                Some(Held { statement: statement.into_owned(), best: found, wait, behind: Vec::new() });
             return;
         }
         match found {
@@ -335,7 +328,23 @@ impl<'p> Interpreter<'p> {
         self.sight(message).map(|sight| sight.read())
     }
 
-    fn sight<'m>(&'m mut self, message: &'m str) -> Option<Sight<'p, 'm>> {
+    /// Why the next line may belong to a statement.
+    fn wait_of(&self, statement: &Statement<'_>, found: Option<&Match<'p>>) -> Option<Wait> {
+        let runs_on = match found {
+            Some(found) => found.multiline(),
+            None => self.matcher.may_continue(&statement.message),
+        };
+        if runs_on {
+            return Some(Wait::RunsOn);
+        }
+        let may_be_wrapped = match found {
+            Some(found) => found.cut || found.ends_in_id(),
+            None => statement.prefix.spoken,
+        };
+        may_be_wrapped.then_some(Wait::Wrapped)
+    }
+
+    pub(super) fn sight<'m>(&'m mut self, message: &'m str) -> Option<Sight<'p, 'm>> {
         let who = Speaker { engine: self.engine.as_deref(), version: self.version.as_ref() };
         self.matcher.sight(message, &who, &mut self.room)
     }

@@ -1,7 +1,7 @@
 //! Joins the lines of one message: bare lines that carry on what came before, a begin that was wrapped away above.
 //!
-//! A statement of a template that may run on is held until the next line tells whether it does. Bounded: at most
-//! [`MAX_CONTINUATIONS`] lines are joined.
+//! A statement is held until the next line tells whether it goes on there: one of a template that may run on, and one
+//! that a terminal may have wrapped, within an id too. Bounded: at most [`MAX_CONTINUATIONS`] lines are joined.
 
 use super::emit::Statement;
 use super::interpret::{Interpreter, Out};
@@ -13,12 +13,25 @@ use std::borrow::Cow;
 /// Bare lines that a message may run on over.
 const MAX_CONTINUATIONS: usize = 4;
 
-/// A statement whose message may run on.
+/// Longest rest of an id on a line of its own, in bytes.
+const MAX_REST: usize = 128;
+
+/// Why a statement is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Its template may run on.
+    RunsOn,
+    /// It may be wrapped: a bare line that says nothing by itself would be its rest.
+    Wrapped,
+}
+
+/// A statement whose message may go on.
 #[derive(Debug)]
 pub(super) struct Held<'p> {
     /// The statement, with the lines that are known to belong to it.
     pub(super) statement: Statement<'static>,
     pub(super) best: Option<Match<'p>>,
+    pub(super) wait: Wait,
     /// Lines behind it that may belong to it.
     pub(super) behind: Vec<Statement<'static>>,
 }
@@ -28,13 +41,16 @@ pub(super) struct Held<'p> {
 impl<'p> Interpreter<'p> {
     /// Adds a statement to the one that is held, if it may carry it on; gives it back if not.
     pub(super) fn run_on<'a>(&mut self, next: Statement<'a>, out: &mut Out<'_>) -> Option<Statement<'a>> {
-        let Some(held) = &self.held else { return Some(next) };
-        let carries_on = !next.prefix.spoken || next.prefix.continues(&held.statement.prefix);
+        let Some(mut held) = self.held.take() else { return Some(next) };
+        let carries_on = match held.wait {
+            Wait::RunsOn => !next.prefix.spoken || next.prefix.continues(&held.statement.prefix),
+            Wait::Wrapped => !next.prefix.spoken && !self.says_by_itself(&next.message),
+        };
         if !carries_on || held.behind.len() >= MAX_CONTINUATIONS {
+            self.held = Some(held);
             self.release(out);
             return Some(next);
         }
-        let Some(mut held) = self.held.take() else { return Some(next) };
         held.behind.push(next.into_owned());
         let mut joined = held.statement.message.to_string();
         for line in &held.behind {
@@ -43,7 +59,8 @@ impl<'p> Interpreter<'p> {
         }
         let found = self.find(&joined);
         // A joined message must say more than its first lines did; else the next line stands for itself.
-        if found.as_ref().map(weight) > held.best.as_ref().map(weight) {
+        let says_more = found.as_ref().map(weight) > held.best.as_ref().map(weight);
+        if says_more || is_longer_id(held.best.as_ref(), found.as_ref(), &held.behind) {
             held.statement.message = Cow::Owned(joined);
             for line in held.behind.drain(..) {
                 held.statement.lines += line.lines;
@@ -55,11 +72,16 @@ impl<'p> Interpreter<'p> {
         None
     }
 
+    /// Whether a template knows the whole of a message.
+    fn says_by_itself(&mut self, message: &str) -> bool {
+        self.sight(message).is_some_and(|sight| !sight.cut)
+    }
+
     /// Ends the wait of the held statement; lines that turned out not to belong to it speak for themselves.
     pub(super) fn release(&mut self, out: &mut Out<'_>) {
         // Each round leaves fewer lines behind, so that this ends.
         while let Some(held) = self.held.take() {
-            let Held { statement, best, behind } = held;
+            let Held { statement, best, behind, .. } = held;
             match best {
                 Some(found) => self.known(&statement, &found, out),
                 None => self.unknown(&statement, out),
@@ -86,7 +108,7 @@ impl<'p> Interpreter<'p> {
                 return None;
             }
             joined = format!("{}\n{joined}", peeled.message.trim());
-            let found = self.find(&joined);
+            let found = self.find(&joined).filter(|found| found.multiline() || !found.cut);
             let spoken = peeled.prefix.spoken;
             if found.is_some() || (spoken && self.matcher.may_continue(&joined)) {
                 statement.message = Cow::Owned(joined);
@@ -103,6 +125,18 @@ impl<'p> Interpreter<'p> {
         }
         None
     }
+}
+
+/// Whether all that was joined is the rest of the id in which the message ends.
+fn is_longer_id(before: Option<&Match<'_>>, joined: Option<&Match<'_>>, behind: &[Statement<'_>]) -> bool {
+    let (Some(before), Some(joined), [rest]) = (before, joined, behind) else { return false };
+    let rest = rest.message.trim();
+    before.ends_in_id()
+        && !joined.cut
+        && std::ptr::eq(before.template, joined.template)
+        && (1..=MAX_REST).contains(&rest.len())
+        && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && rest.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// How much a match says: attributes, then whether it is whole, then how much text it knows.
