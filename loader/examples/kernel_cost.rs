@@ -203,12 +203,14 @@ impl Bpftrace {
 
 impl Drop for Bpftrace {
     fn drop(&mut self) {
-        // It ends by itself when it is already gone.
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.0),
-            rustix::process::Signal::INT,
-        );
-        let _ = self.0.wait();
+        // A signal between its look at the flag and its wait for events wakes nothing: it is asked until it goes.
+        while matches!(self.0.try_wait(), Ok(None)) {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&self.0),
+                rustix::process::Signal::INT,
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 

@@ -58,11 +58,11 @@ pub(super) fn run(place: &Place, rounds: Option<usize>) -> Result<Vec<Figure>> {
         std::fs::create_dir(&own)?;
         // Who comes first changes, so that what drifts favours nobody.
         let turn = if round % 2 == 0 {
-            let without = [load.run(REQUESTS)?, load.run(REQUESTS)?];
+            let without = [alone(&mut load)?, alone(&mut load)?];
             (without, beside(place, &own, &pair, &mut load)?)
         } else {
             let with = beside(place, &own, &pair, &mut load)?;
-            ([load.run(REQUESTS)?, load.run(REQUESTS)?], with)
+            ([alone(&mut load)?, alone(&mut load)?], with)
         };
         println!(
             "turn {}: {} and {} without kvprov, {} with it",
@@ -105,6 +105,12 @@ fn figures(turns: &[([Pace; 2], Beside)]) -> Vec<Figure> {
     let name = format!("pair: findings in {requests} healthy requests");
     figures.push(Figure::new(name, found.len() as f64, "", Goal::AtMost(0.0)));
     figures
+}
+
+/// Measures without kvprov. Engines that idled are slow at first, so that they idle as long as beside it.
+fn alone(load: &mut Load) -> Result<Pace> {
+    std::thread::sleep(SETTLE + SETTLE);
+    load.run(REQUESTS)
 }
 
 /// Measures beside a kvprov.

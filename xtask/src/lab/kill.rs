@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const TO_DELIVER: Duration = Duration::from_secs(90);
 /// Findings are settled when nothing changed for so long.
 const TO_SETTLE: Duration = Duration::from_secs(6);
+/// The doubles serve no counters, which is told in any run.
+const NO_PAGE: &str = "reason=counters not read";
 /// Differences that are printed.
 const SHOWN: usize = 40;
 
@@ -66,7 +68,8 @@ pub(crate) fn run(binary: &Path, out: &Path, kills: u32, seconds: u32) -> Result
         }
     }
     for outcome in [&quiet, &killed] {
-        for (row, count) in &outcome.held.losses {
+        let lost = outcome.held.losses.iter().filter(|(row, _)| !row.contains(NO_PAGE));
+        for (row, count) in lost {
             println!("  lost: {count} x {row}");
             wrong.push("something was lost".to_owned());
         }

@@ -30,10 +30,15 @@ impl Load {
             .replace("{rounds}", &(seconds * 4 / 3).max(2).to_string())
             .replace("{few}", &(seconds * 9).to_string())
             .replace("{lines}", &(seconds * 20).to_string());
+        Self::of(binary, directory, &script, seconds)
+    }
+
+    /// The same with the doubles of a script; `seconds` is how long they work.
+    pub(crate) fn of(binary: &Path, directory: &Path, script: &str, seconds: u32) -> Result<Self> {
         std::fs::create_dir_all(directory.join("logs"))?;
         std::fs::create_dir_all(directory.join("models"))?;
-        std::fs::write(directory.join("doubles.toml"), &script)?;
-        let script: toml::Table = toml::from_str(&script).context("load.toml")?;
+        std::fs::write(directory.join("doubles.toml"), script)?;
+        let script: toml::Table = toml::from_str(script).context("the script of the doubles")?;
         let mut load = Self { directory: directory.to_owned(), children: Vec::new(), seconds };
         for double in script["double"].as_array().map(Vec::as_slice).unwrap_or_default() {
             let child = load.spawn(binary, double)?;

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "the processes of a rig signal nothing")]
 
 mod cases;
+mod crowd;
 mod http;
 pub(crate) mod kill;
 pub(crate) mod live;
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Directory of the store rigs, with `rig.sh`; set up before.
-    #[arg(long, required_unless_present_any = ["kill", "pairs"])]
+    #[arg(long, required_unless_present_any = ["kill", "pairs", "crowd"])]
     rigs: Option<PathBuf>,
     /// Instead: directory of the rig of prefill/decode pairs, with `rig.sh`; set up before.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rigs", "kill", "seconds"])]
@@ -46,6 +47,10 @@ pub(crate) struct Arguments {
     /// with an undisturbed run's.
     #[arg(long, value_name = "TIMES", conflicts_with = "rigs")]
     kill: Option<u32>,
+    /// Instead of the rigs: start so many engine doubles at once, and ask how soon each is a worker and whether what it
+    /// opened was seen.
+    #[arg(long, value_name = "DOUBLES", conflicts_with_all = ["rigs", "kill", "pairs"])]
+    crowd: Option<u32>,
     /// The rigs' own directory of environments and packages (`KVPROV_LAB`).
     #[arg(long)]
     lab: Option<PathBuf>,
@@ -76,6 +81,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = arguments.out.clone().unwrap_or_else(|| temporary.path().to_owned());
     if let Some(kills) = arguments.kill {
         return kill::run(&binary, &std::path::absolute(out)?, kills, arguments.seconds.unwrap_or(60));
+    }
+    if let Some(doubles) = arguments.crowd {
+        return crowd::run(&binary, &std::path::absolute(out)?, doubles);
     }
     if let Some(rig) = &arguments.pairs {
         return pairs::run(&pairs::Pairs {
