@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 
 /// The ring is looked at so often although nothing woke this thread: the programs wake it only for much.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// Commands come in a row, and who gives one waits for it: for a while after one the next is looked for so often.
+const LOOK_SOON: Duration = Duration::from_millis(2);
+const SOON: Duration = Duration::from_millis(200);
 /// Records between two commits.
 const AT_ONCE: usize = 4096;
 const TICK_EVERY: Duration = Duration::from_millis(250);
@@ -64,6 +67,8 @@ pub(crate) struct Kernel {
     departed: VecDeque<(WorkerId, Instant)>,
     hub: Arc<Hub>,
     commands: Receiver<KernelCommand>,
+    /// When the last command came.
+    commanded: Option<Instant>,
     listeners: Option<Listeners>,
     progress: Progress,
 }
@@ -123,6 +128,7 @@ impl Kernel {
             departed: VecDeque::new(),
             hub: Arc::clone(hub),
             commands,
+            commanded: None,
             listeners: None,
             progress,
         };
@@ -224,6 +230,7 @@ impl Kernel {
 
     fn obey(&mut self, observations: &mut Vec<Observation>) {
         while let Ok(command) = self.commands.try_recv() {
+            self.commanded = Some(Instant::now());
             match command {
                 KernelCommand::Process { worker, pid, started, done } => {
                     self.live.add_process(&worker, pid, started);
@@ -289,17 +296,19 @@ impl Kernel {
     }
 
     fn wait(&self) {
+        let is_commanded = self.commanded.is_some_and(|at| at.elapsed() < SOON);
+        let patience = if is_commanded { LOOK_SOON } else { LOOK_EVERY };
         let Some(ring) = &self.ring else {
-            std::thread::sleep(LOOK_EVERY * 10);
+            std::thread::sleep(patience);
             return;
         };
         if ring.held() > 0 {
             // The descriptor is readable while any room is not given back.
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(patience);
             return;
         }
         let mut waits = [PollFd::from_borrowed_fd(ring.fd(), PollFlags::IN)];
-        let patience = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+        let patience = Timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
         // Interrupted or not: the ring is looked at next.
         let _ = poll(&mut waits, Some(&patience));
     }
