@@ -209,9 +209,9 @@ mod tests {
             schedule.concern(&worker(name), Concern::Direct, now);
             schedule.evaluated(&[worker(name)], MS(150), now);
         }
-        schedule.concern(&worker("b"), Concern::Direct, now + MS(2_000));
-        schedule.concern(&worker("a"), Concern::Direct, now + MS(2_001));
-        assert_eq!(schedule.due(now + MS(3_000)), [worker("b")]);
+        schedule.concern(&worker("b"), Concern::Direct, now + MS(3_000));
+        schedule.concern(&worker("a"), Concern::Direct, now + MS(3_001));
+        assert_eq!(schedule.due(now + MS(4_000)), [worker("b")]);
     }
 
     #[test]
