@@ -461,3 +461,26 @@ fn no_text_makes_the_grammar_panic() {
         }
     }
 }
+
+#[test]
+fn a_line_that_a_store_of_logs_exported_is_read_with_the_time_it_was_taken() {
+    let inner = format!("(EngineCore_DP0 pid=271) INFO 09-25 00:42:05 [async_llm.py:270] {MESSAGE}");
+    let inner = serde_json::Value::String(inner);
+    for exported in [
+        format!(
+            r#"{{"insertId":"a","textPayload":{inner},"timestamp":"2025-09-25T00:42:06Z","severity":"INFO"}}"#
+        ),
+        format!(r#"{{"jsonPayload":{{"message":{inner}}},"timestamp":"2025-09-25T00:42:06Z"}}"#),
+        format!(
+            r#"{{"_index":"logs","_source":{{"@timestamp":"2025-09-25T00:42:06.000Z","message":{inner}}}}}"#
+        ),
+        format!(
+            r#"{{"labels":{{"app":"vllm"}},"line":{inner},"timestamp":"2025-09-25T00:42:06.000000001Z"}}"#
+        ),
+    ] {
+        let line = read(&exported);
+        assert_eq!(line.message, MESSAGE, "message of {exported}");
+        assert_eq!(line.prefix.module.as_deref(), Some("async_llm.py"), "module of {exported}");
+        assert!(line.prefix.wrapper.is_some_and(|stamp| stamp.is_zoned()), "clock of {exported}");
+    }
+}

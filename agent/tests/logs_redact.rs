@@ -86,6 +86,7 @@ fn the_logs_of_the_incidents_are_read_alike_once_recorded() {
                 timezone_seconds: source.zone_seconds,
                 year: source.year.or(Some(2026)),
                 mtime: None,
+                ..LogOptions::default()
             };
             let Ok(bytes) = std::fs::read(&source.path) else { continue };
             logs += 1;

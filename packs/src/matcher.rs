@@ -82,6 +82,8 @@ pub struct Sight<'p, 'm> {
     pub template: &'p Template,
     /// The message ended before the template's text did.
     pub cut: bool,
+    /// Bytes of the template's words that the message holds.
+    pub literal_len: usize,
     other_version: bool,
     matcher: &'p Matcher,
     message: &'m str,
@@ -227,6 +229,7 @@ impl Matcher {
     ) -> Option<Sight<'p, 'm>> {
         let message = self.bounded(message);
         let mut budget = Budget { left: BUDGET };
+        let joined = segment::is_joined(message);
         self.note_anchors(message, room);
         // A user's text could hold the words of any engine.
         let holds_user_text = self.user_text.iter().any(|opening| opening.begins(message));
@@ -241,9 +244,14 @@ impl Matcher {
                 if best.as_ref().is_some_and(|(of_best, _)| at_best < *of_best) {
                     continue;
                 }
-                let Some(found) =
-                    segment::find(&entry.template, &entry.begin, message, &mut room.spans, &mut budget)
-                else {
+                let Some(found) = segment::find(
+                    &entry.template,
+                    &entry.begin,
+                    message,
+                    joined,
+                    &mut room.spans,
+                    &mut budget,
+                ) else {
                     continue;
                 };
                 let rank = Rank::of(index, entry, found.literal_len, found.cut, who);
@@ -259,7 +267,8 @@ impl Matcher {
         let (Rank { first: Reverse(index), in_range, .. }, found) = best?;
         let template = self.templates[index].template.as_ref();
         let other_version = !in_range;
-        Some(Sight { template, cut: found.cut, other_version, matcher: self, message, spans: &room.best })
+        let Found { cut, literal_len } = found;
+        Some(Sight { template, cut, literal_len, other_version, matcher: self, message, spans: &room.best })
     }
 
     /// Whether the message may be the begin of one that runs on over following bare lines: an anchor of a
@@ -296,7 +305,8 @@ impl Matcher {
     /// Whether the message is one template's, whatever others say.
     pub(crate) fn matches_one(&self, template: &Template, message: &str) -> bool {
         let mut budget = Budget { left: BUDGET };
-        segment::find(template, &Begin::of(template), message, &mut Spans::default(), &mut budget)
+        let joined = segment::is_joined(message);
+        segment::find(template, &Begin::of(template), message, joined, &mut Spans::default(), &mut budget)
             .is_some_and(|found| !found.cut)
     }
 

@@ -74,17 +74,22 @@ impl Begin {
     }
 }
 
-/// Tries a template at every place of the message.
+/// Whether a message is several lines that were joined.
+pub(crate) fn is_joined(message: &str) -> bool {
+    memchr::memchr(b'\n', message.as_bytes()).is_some()
+}
+
+/// Tries a template at every place of the message; `joined` is what [`is_joined`] says of it.
 pub(crate) fn find(
     template: &Template,
     begin: &Begin,
     message: &str,
+    joined: bool,
     spans: &mut Spans,
     budget: &mut Budget,
 ) -> Option<Found> {
     spans.taken.clear();
     spans.cut.clear();
-    let joined = memchr::memchr(b'\n', message.as_bytes()).is_some();
     let mut search = Search { template, message, joined, budget, spans, best_cut: None };
     let found = match search.at_places(begin) {
         Some(literal_len) => Found { cut: false, literal_len },

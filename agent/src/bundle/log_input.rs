@@ -3,7 +3,7 @@
 use crate::bundle::declared::Identity;
 use crate::bundle::report::LineCounts;
 use crate::bundle::spec::SourceSpec;
-use crate::logs::{LogOptions, LogReader};
+use crate::logs::{Copied, LogOptions, LogReader, MAX_COPIED};
 use crate::source::{Losses, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
 use kvprov_packs::{Matcher, Packs};
@@ -27,6 +27,7 @@ impl<'p> LogInput<'p> {
             timezone_seconds: source.zone_seconds,
             year: source.year,
             mtime: modified(source),
+            copied: copied(source),
         };
         Self(LogReader::new(context, options, matcher, packs))
     }
@@ -57,4 +58,13 @@ fn modified(source: &SourceSpec) -> Option<WallTime> {
     let time = source.path.metadata().ok()?.modified().ok()?;
     let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok().map(WallTime)
+}
+
+/// Whether a log may be a person's copy. What cannot be read is told when it is read in earnest.
+fn copied(source: &SourceSpec) -> Option<Copied> {
+    let metadata = source.path.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_COPIED {
+        return None;
+    }
+    Some(Copied::of(&std::fs::read(&source.path).ok()?))
 }

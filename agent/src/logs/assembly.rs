@@ -34,6 +34,16 @@ pub(super) struct Assembly {
     pub(super) dropped: u64,
 }
 
+// === impl Whole ===
+
+impl Whole {
+    /// A line that is whole by itself.
+    pub(super) fn of(line: Unwrapped<'_>, place: Place, lines: u64) -> Self {
+        let Unwrapped { prefix, stream, payload, .. } = line;
+        Self { prefix: prefix.into_owned(), place, text: payload.into_owned(), lines, stream }
+    }
+}
+
 // === impl Assembly ===
 
 impl Assembly {
@@ -42,13 +52,13 @@ impl Assembly {
         !self.open.is_empty()
     }
 
-    /// Adds a physical line that is a part or may end one; gives the logical line when it is whole.
-    pub(super) fn add(&mut self, line: Unwrapped<'_>, place: Place) -> Option<Whole> {
+    /// Adds a line that is a part or may end one, of so many physical lines; gives the logical line when it is whole.
+    pub(super) fn add(&mut self, line: Unwrapped<'_>, place: Place, lines: u64) -> Option<Whole> {
         let Unwrapped { prefix, stream, partial, payload } = line;
         let known = self.open.iter().position(|open| open.stream == stream && open.prefix.pod == prefix.pod);
         let mut whole = match known.and_then(|at| self.open.remove(at)) {
             Some(mut whole) => {
-                whole.lines += 1;
+                whole.lines += lines;
                 if whole.text.len() + payload.len() <= MAX_WHOLE {
                     whole.text.push_str(&payload);
                 } else {
@@ -56,9 +66,7 @@ impl Assembly {
                 }
                 whole
             }
-            None => {
-                Whole { prefix: prefix.into_owned(), place, text: payload.into_owned(), lines: 1, stream }
-            }
+            None => Whole::of(Unwrapped { prefix, stream, partial, payload }, place, lines),
         };
         if !partial {
             return Some(whole);

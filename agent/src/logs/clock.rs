@@ -28,7 +28,15 @@ pub struct ClockPlacer {
     modified: Option<WallTime>,
     /// Year and month of the last line placed.
     reached: Option<(i16, u8)>,
+    /// By how much a wrapper's clock without a zone is ahead of the engine's, as the last line with both showed it.
+    ahead: i64,
 }
+
+/// Zones differ by quarters of an hour, and by less than a day.
+const QUARTER: i64 = 900 * SECOND;
+const FARTHEST: i64 = 26 * 3600 * SECOND;
+/// How late a viewer may have taken a line.
+const TAKEN_AFTER: i64 = 300 * SECOND;
 
 /// Months by which a clock without a year must jump before it is taken for the turn of a year.
 const TURN_OF_YEAR: i16 = 6;
@@ -51,7 +59,7 @@ impl ClockPlacer {
     /// A placer for a source whose local clocks are `zone_seconds` east of UTC; `year` and `modified` (the file's
     /// age) help clocks without a year.
     pub fn new(zone_seconds: i32, year: Option<i16>, modified: Option<WallTime>) -> Self {
-        Self { zone_seconds, declared_year: year, modified, reached: None }
+        Self { zone_seconds, declared_year: year, modified, reached: None, ahead: 0 }
     }
 
     /// Year and month of the last line placed.
@@ -62,6 +70,7 @@ impl ClockPlacer {
     /// Goes on behind a line of this year and month.
     pub(super) fn go_on(&mut self, reached: Option<(i16, u8)>) {
         self.reached = reached;
+        self.ahead = 0;
     }
 
     /// Notes when the source was last written.
@@ -77,9 +86,22 @@ impl ClockPlacer {
             // The engine's own clock may be the one without a year on a later line.
             return self.place_one(stamp, None);
         }
-        engine
-            .and_then(|stamp| self.place_one(stamp, wrapper))
-            .or_else(|| wrapper.and_then(|stamp| self.place_one(stamp, None)))
+        let by_wrapper = wrapper.and_then(|stamp| self.place_one(stamp, engine));
+        let by_engine = engine.and_then(|stamp| self.place_one(stamp, wrapper));
+        if let (Some(by_wrapper), Some(by_engine)) = (by_wrapper, by_engine) {
+            self.compare(by_wrapper, by_engine);
+        }
+        by_engine.or_else(|| by_wrapper.map(|wall| wall.plus(-self.ahead)))
+    }
+
+    /// Learns in how far another zone a wrapper's clock is.
+    fn compare(&mut self, wrapper: WallTime, engine: WallTime) {
+        let apart = wrapper.since(engine);
+        // A line is taken when it was printed or a little later.
+        let zones = (apart - TAKEN_AFTER / 2 + QUARTER / 2).div_euclid(QUARTER) * QUARTER;
+        if zones.abs() <= FARTHEST && (apart - zones).abs() <= TAKEN_AFTER {
+            self.ahead = zones;
+        }
     }
 
     fn place_one(&mut self, stamp: Stamp, beside: Option<Stamp>) -> Option<WallTime> {
@@ -159,6 +181,24 @@ mod tests {
         let mut placer = ClockPlacer::new(0, None, None);
         let line = "2025-05-30 09:53:45.386 | INFO 05-30 07:53:45 [x.py:1] x";
         assert_eq!(placed(&mut placer, line).as_deref(), Some("2025-05-30T07:53:45.000Z"));
+    }
+
+    #[test]
+    fn a_viewers_clock_alone_is_read_in_the_zone_that_lines_with_both_show() {
+        let mut placer = ClockPlacer::new(0, None, None);
+        let mut at = |line: &str| placed(&mut placer, line).unwrap();
+        assert_eq!(at("2025-05-30 09:53:44.000 | x"), "2025-05-30T09:53:44.000Z", "nothing shows it yet");
+        assert_eq!(
+            at("2025-05-30 09:53:45.386 | INFO 05-30 07:53:45 [x.py:1] x"),
+            "2025-05-30T07:53:45.000Z"
+        );
+        assert_eq!(at("2025-05-30 09:53:46.000 | x"), "2025-05-30T07:53:46.000Z");
+        // Of one zone, and taken some seconds late.
+        assert_eq!(
+            at("2025-05-30 09:53:59.000 | INFO 05-30 09:53:45 [x.py:1] x"),
+            "2025-05-30T09:53:45.000Z"
+        );
+        assert_eq!(at("2025-05-30 09:54:00.000 | x"), "2025-05-30T09:54:00.000Z");
     }
 
     #[test]

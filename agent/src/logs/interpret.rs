@@ -6,6 +6,7 @@
 //! folded before, is taken without an allocation.
 
 use super::answers::Answers;
+use super::broken_id;
 use super::candidates::Candidates;
 use super::carry::Carry;
 use super::clock::{ClockPlacer, Stamps};
@@ -14,9 +15,11 @@ use super::emit::{OWN, Statement, Telling};
 use super::explain::Explainer;
 use super::fold::{Folds, Moment};
 use super::lookback::Above;
+use super::names::Names;
 use super::prefix::{self, Level, Line, Prefix};
 use super::reader::LogOptions;
 use super::redact::Recorder;
+use super::rejoin::Known;
 use super::run_on::{Held, Wait};
 use super::trouble::{self, MAX_DISTINCT};
 use super::undated::Undated;
@@ -95,6 +98,7 @@ pub(super) struct Interpreter<'p> {
     pub(super) news: News,
     last_severe: Option<Prefix<'static>>,
     undated: Undated,
+    names: Names,
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
     pub(super) answers: Answers,
@@ -131,6 +135,7 @@ impl<'p> Interpreter<'p> {
             news: News::default(),
             last_severe: None,
             undated: Undated::default(),
+            names: Names::default(),
             taken: None,
             answers: Answers::default(),
             room: Room::default(),
@@ -157,6 +162,7 @@ impl<'p> Interpreter<'p> {
         self.news = News::default();
         self.last_severe = None;
         self.answers = Answers::default();
+        self.names = Names::default();
     }
 
     /// What a seam carries.
@@ -232,7 +238,12 @@ impl<'p> Interpreter<'p> {
         said: &mut Said<'_>,
         out: &mut Out<'_>,
     ) -> ControlFlow<()> {
-        let line = prefix::peel(text, prefix);
+        let named = if prefix.pod.is_none() { self.names.split(text) } else { None };
+        let line = match named {
+            Some((name, rest)) => prefix::peel(rest, Prefix { pod: Some(Cow::Borrowed(name)), ..prefix }),
+            None => prefix::peel(text, prefix),
+        };
+        self.names.learn(&line.prefix);
         let wall = self.wall(&line.prefix, said.before);
         let Line { prefix, mut message, object } = line;
         if let Some(object) = &object {
@@ -310,8 +321,14 @@ impl<'p> Interpreter<'p> {
             }
             sight => sight.map(|sight| sight.read()),
         };
-        if found.is_none() && !statement.prefix.spoken && statement.ordinal == 0 {
-            found = self.begin_above(&mut statement, &above(), out);
+        if !statement.prefix.spoken && statement.ordinal == 0 {
+            found = match found {
+                None => self.begin_above(&mut statement, &above(), out),
+                Some(found) if broken_id::may_begin_inside(&statement.message) => {
+                    Some(self.id_above(found, &mut statement, &above(), out))
+                }
+                found => found,
+            };
         }
         if let Some(wait) = self.wait_of(&statement, found.as_ref()) {
             self.held =
@@ -342,6 +359,13 @@ impl<'p> Interpreter<'p> {
             None => statement.prefix.spoken,
         };
         may_be_wrapped.then_some(Wait::Wrapped)
+    }
+
+    /// How much a template knows of a message.
+    pub(super) fn known_of(&mut self, message: &str) -> Option<Known> {
+        let sight = self.sight(message)?;
+        let template = std::ptr::from_ref(sight.template).addr();
+        Some(Known { template, words: sight.literal_len, cut: sight.cut })
     }
 
     pub(super) fn sight<'m>(&'m mut self, message: &'m str) -> Option<Sight<'p, 'm>> {

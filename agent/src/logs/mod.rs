@@ -12,9 +12,11 @@
 
 mod answers;
 mod assembly;
+mod broken_id;
 mod candidates;
 mod carry;
 pub mod clock;
+mod columns;
 mod counts;
 mod emit;
 mod explain;
@@ -23,9 +25,11 @@ pub mod follow;
 mod interpret;
 mod known;
 mod lookback;
+mod names;
 pub mod prefix;
 mod reader;
 pub mod redact;
+mod rejoin;
 mod run_on;
 pub mod streams;
 mod trouble;
@@ -36,3 +40,4 @@ mod wrapping;
 pub use carry::Carry;
 pub use counts::LineCounts;
 pub use reader::{LogOptions, LogReader, MAX_LINE};
+pub use rejoin::{Copied, MAX_COPIED};

@@ -15,6 +15,7 @@ use super::interpret::{Interpreter, Logical, Out};
 use super::lookback::Lookback;
 use super::prefix::{self, Unwrapped};
 use super::redact::Recorder;
+use super::rejoin::{Copied, Rejoined, Rejoiner};
 use super::wrapping::Wrapping;
 use crate::source::{Place, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
@@ -40,6 +41,8 @@ pub struct LogOptions {
     pub year: Option<i16>,
     /// When the file was last written, for clocks without a year.
     pub mtime: Option<WallTime>,
+    /// A person may have copied the text, so that its lines may be broken; only for sources that are read from begin to end.
+    pub copied: Option<Copied>,
 }
 
 /// Reads one log.
@@ -50,6 +53,7 @@ pub struct LogReader<'p> {
     interpreter: Interpreter<'p>,
     wrapping: Wrapping,
     assembly: Assembly,
+    rejoiner: Option<Rejoiner>,
     lookback: Lookback,
     counts: LineCounts,
     /// A line whose end was not seen, at most [`MAX_LINE`] bytes of it.
@@ -69,7 +73,8 @@ impl<'p> LogReader<'p> {
     /// A reader at the begin of a source.
     pub fn new(context: SourceContext, options: LogOptions, matcher: &'p Matcher, packs: &'p Packs) -> Self {
         let candidates = Candidates::new(matcher, options.engine.as_deref());
-        Self::with(candidates, Interpreter::new(matcher, packs, options), context)
+        let rejoiner = options.copied.map(Rejoiner::of);
+        Self { rejoiner, ..Self::with(candidates, Interpreter::new(matcher, packs, options), context) }
     }
 
     fn with(candidates: Candidates<'p>, interpreter: Interpreter<'p>, context: SourceContext) -> Self {
@@ -79,6 +84,7 @@ impl<'p> LogReader<'p> {
             context,
             wrapping: Wrapping::default(),
             assembly: Assembly::default(),
+            rejoiner: None,
             lookback: Lookback::default(),
             counts: LineCounts::default(),
             tail: Vec::new(),
@@ -213,6 +219,9 @@ impl<'p> LogReader<'p> {
         if !self.tail.is_empty() {
             self.take_tail(sink);
         }
+        if let Some(line) = self.rejoiner.as_mut().and_then(Rejoiner::finish) {
+            self.rejoined(line, sink);
+        }
         let open: Vec<Whole> = self.assembly.finish().collect();
         for whole in open {
             self.logical(whole, None, sink);
@@ -277,6 +286,7 @@ impl<'p> LogReader<'p> {
         let mut at = 0;
         while at < region.len() {
             if binary
+                || self.rejoiner.is_some()
                 || self.wrapping.needs_every_line()
                 || self.interpreter.wants_next_line()
                 || self.assembly.is_open()
@@ -319,6 +329,7 @@ impl<'p> LogReader<'p> {
         // Only lines that are looked at one by one however the source is cut may teach how it is wrapped.
         let hidden = self.wrapping.needs_every_line() && self.wrapping.hides(line);
         let wanted = hidden
+            || self.rejoiner.is_some()
             || self.interpreter.wants_next_line()
             || self.assembly.is_open()
             || self.candidates.may_matter(line);
@@ -344,12 +355,20 @@ impl<'p> LogReader<'p> {
                 String::from_utf8_lossy(raw)
             }
         };
+        if let Some(rejoiner) = &mut self.rejoiner {
+            let interpreter = &mut self.interpreter;
+            if let Some(line) = rejoiner.add(&text, place, &mut |message| interpreter.known_of(message)) {
+                self.rejoined(line, sink);
+            }
+            self.lookback.passed(self.lines);
+            return;
+        }
         let plain = prefix::without_colours(&text);
         let unwrapped = prefix::unwrap(&plain);
         let mut before = None;
         let whole = if unwrapped.partial || self.assembly.is_open() {
             before = self.lookback.before(&region[..start], self.lines);
-            self.assembly.add(unwrapped, place)
+            self.assembly.add(unwrapped, place, 1)
         } else {
             let Unwrapped { prefix, payload, .. } = unwrapped;
             let Self { context, interpreter, counts, candidates, lookback, lines, recorder, .. } = self;
@@ -365,6 +384,20 @@ impl<'p> LogReader<'p> {
             self.logical(whole, before, sink);
         }
         self.lookback.passed(self.lines);
+    }
+
+    /// A line as it was before a terminal broke it.
+    fn rejoined(&mut self, line: Rejoined, sink: Sink<'_>) {
+        let plain = prefix::without_colours(&line.text);
+        let unwrapped = prefix::unwrap(&plain);
+        let whole = if unwrapped.partial || self.assembly.is_open() {
+            self.assembly.add(unwrapped, line.place, line.lines)
+        } else {
+            Some(Whole::of(unwrapped, line.place, line.lines))
+        };
+        if let Some(whole) = whole {
+            self.logical(whole, None, sink);
+        }
     }
 
     fn logical(&mut self, whole: Whole, before: Option<Stamps>, sink: Sink<'_>) {

@@ -134,10 +134,19 @@ fn classify(mut object: Map<String, Value>) -> JsonLine {
     }
 }
 
+/// Under which names shippers and stores of logs keep a line: fluent-bit, Google Cloud Logging, Loki.
+const SHIPPED_AS: [&str; 4] = ["message", "log", "textPayload", "line"];
+/// Objects in which a line stands one level deeper: Google Cloud Logging, Elasticsearch, Datadog.
+const SHIPPED_IN: [&str; 3] = ["jsonPayload", "_source", "content"];
+
 /// What a shipper of logs makes of a line: the line and when it took it, and nothing of what a logger knows.
 fn shipped(object: &Map<String, Value>) -> Option<Wrapper> {
-    let message = ["message", "log"].iter().find_map(|key| object.get(*key)?.as_str())?;
-    let (_, time) = first(object, &TIME).or_else(|| first(object, &["date"]))?;
+    let inner = SHIPPED_IN.iter().find_map(|key| object.get(*key)?.as_object());
+    let holders = || [Some(object), inner].into_iter().flatten();
+    let message =
+        holders().find_map(|holder| SHIPPED_AS.iter().find_map(|key| holder.get(*key)?.as_str()))?;
+    let time = |holder| first(holder, &TIME).or_else(|| first(holder, &["date"]));
+    let (_, time) = holders().find_map(time)?;
     Some(Wrapper {
         stamp: Some(read_time(time)?),
         level: None,

@@ -156,6 +156,17 @@ impl<'a> Prefix<'a> {
             && self.pod == first.pod
     }
 
+    /// Whether a line behind a message has no prefix of its own: nothing, or only the process that a wrapper puts before
+    /// every line.
+    pub fn is_bare_behind(&self, first: &Prefix<'_>) -> bool {
+        let names_only_process = self.level.is_none() && self.engine.is_none() && self.module.is_none();
+        !self.spoken
+            || (names_only_process
+                && self.process.is_some()
+                && self.process == first.process
+                && self.pod == first.pod)
+    }
+
     /// Whether both may be the same process: neither names one, or what both name is equal.
     pub fn may_be_process_of(&self, other: &Prefix<'_>) -> bool {
         let pods = match (&self.pod, &other.pod) {
