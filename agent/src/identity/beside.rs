@@ -2,9 +2,10 @@
 //!
 //! Of weights opened in several directories during one start the largest are the model's. Other files count where the model's
 //! weights are; without any there, those that were opened first. A tokenizer or template beside an adapter is not the model's.
+//! A chat template where nothing else of a model lies was given to the engine and stands above the model's own.
 
 use super::LoadKey;
-use super::load::Load;
+use super::load::{Load, TEMPLATE};
 use kvprov_model::id::WorkerId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +52,17 @@ fn judge(loads: &[(&LoadKey, &Load)], beside: &mut BTreeSet<LoadKey>) {
     let may_be_own = |key: &LoadKey| {
         !adapters.contains(key.directory.as_str()) && !other_weights.contains(key.directory.as_str())
     };
+    let given = of_factor(TEMPLATE).find(|(key, load)| {
+        let is_alone =
+            !loads.iter().any(|(other, _)| other.directory == key.directory && other.factor != TEMPLATE);
+        load.is_template_alone() && is_alone && !own_weights.is_empty()
+    });
+    if let Some((given, _)) = given {
+        beside.extend(of_factor(TEMPLATE).filter(|(key, _)| key != given).map(|(key, _)| (*key).clone()));
+    }
+    let is_decided = |key: &LoadKey| given.is_some() && key.factor == TEMPLATE;
     let rest = loads.iter().filter(|(key, _)| !matches!(key.factor.as_str(), "weights" | "adapter"));
-    for (key, load) in rest {
+    for (key, load) in rest.filter(|(key, _)| !is_decided(key)) {
         let came_before = |other_key: &LoadKey, other: &Load| {
             let first = (other.first, other.position) < (load.first, load.position);
             other_key.factor == key.factor
@@ -78,14 +88,25 @@ mod tests {
 
     /// Loads of one worker: factor, directory, second of the open, bytes.
     fn beside(opened: &[(&str, &str, i64, u64)]) -> Vec<String> {
+        let named: Vec<_> = opened.iter().map(|(of, in_, at, size)| (*of, *in_, *at, *size, "f")).collect();
+        judged(&named)
+    }
+
+    /// The same with names of files in place of their bytes.
+    fn beside_named(opened: &[(&str, &str, i64, &str)]) -> Vec<String> {
+        let sized: Vec<_> = opened.iter().map(|(of, in_, at, name)| (*of, *in_, *at, 1, *name)).collect();
+        judged(&sized)
+    }
+
+    fn judged(opened: &[(&str, &str, i64, u64, &str)]) -> Vec<String> {
         let mut loads = BTreeMap::new();
-        for (position, (factor, directory, seconds, size)) in opened.iter().enumerate() {
+        for (position, (factor, directory, seconds, size, name)) in opened.iter().enumerate() {
             let (factor, directory) = ((*factor).to_owned(), (*directory).to_owned());
             let key = LoadKey { worker: WorkerId("w".to_owned()), factor: factor.clone(), directory };
             let wall = WallTime(seconds * kvprov_model::clock::SECOND);
             let mut load = Load::new(&factor, "/", wall, position as u64);
             let file = FileKey { device: 1, inode: position as u64, size: *size, modified: 1, changed: 1 };
-            load.opened("f", Some(file), "/", wall, position as u64);
+            load.opened(name, Some(file), "/", wall, position as u64);
             loads.insert(key, load);
         }
         of(&loads).into_iter().map(|key| format!("{} {}", key.factor, key.directory)).collect()
@@ -112,6 +133,27 @@ mod tests {
         let opened =
             [("tokenizer", "/ad", 900, 1), ("adapter", "/ad", 901, 1), ("tokenizer", "/model", 1, 1)];
         assert_eq!(beside(&opened), ["tokenizer /ad"]);
+    }
+
+    #[test]
+    fn a_template_that_was_given_stands_above_the_models_own() {
+        let opened = [
+            (TEMPLATE, "/model", 1, 1),
+            ("weights", "/model", 2, 100),
+            ("tokenizer", "/model", 1, 1),
+            (TEMPLATE, "/etc/engine", 40, 1),
+        ];
+        let [own, weights, tokenizer, given] = opened.map(|(factor, directory, second, _)| {
+            (factor, directory, second, if factor == TEMPLATE { "a.jinja" } else { "f" })
+        });
+        assert_eq!(beside_named(&[own, weights, tokenizer, given]), ["chat_template /model"]);
+        assert!(beside_named(&[own, weights, tokenizer]).is_empty());
+        // A template beside a tokenizer or an adapter of its own is of that model.
+        let other = ("tokenizer", "/etc/engine", 41, "f");
+        assert_eq!(
+            beside_named(&[own, weights, tokenizer, given, other]),
+            ["chat_template /etc/engine", "tokenizer /etc/engine"]
+        );
     }
 
     #[test]

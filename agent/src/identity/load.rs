@@ -32,8 +32,8 @@ const DECIDING: [(&str, &[&str]); 3] = [
 ];
 /// The factor that may stand inside files of others.
 pub(super) const TEMPLATE: &str = "chat_template";
-/// The ending of a file that is a chat template and nothing else.
-const TEMPLATE_ALONE: &str = ".jinja";
+/// Endings of files that are a chat template and nothing else.
+const TEMPLATE_ALONE: [&str; 2] = [".jinja", ".jinja2"];
 /// Stems of files that hold all of a factor.
 const WHOLE: [&str; 4] = ["model", "pytorch_model", "consolidated", "flax_model"];
 /// The reason of a value that is on its way.
@@ -120,6 +120,10 @@ pub(super) fn is_index(name: &str) -> bool {
 /// Whether weights of these sizes may be the same tensors in other files: only headers differ.
 pub(super) fn are_alike(a: u64, b: u64) -> bool {
     a.abs_diff(b) <= HEADERS + a.max(b) / 256
+}
+
+fn is_template_alone(name: &str) -> bool {
+    TEMPLATE_ALONE.iter().any(|ending| name.ends_with(ending))
 }
 
 // === impl Load ===
@@ -265,7 +269,7 @@ impl Load {
     /// The digest of a file as a part of this factor. `None`: not known yet; `Some(None)`: it is no part after all.
     fn digest_in(&self, name: &str, content: &Content) -> Option<Option<String>> {
         let digest = content.digest.known()?.as_ref().ok()?;
-        if self.factor == TEMPLATE && !name.ends_with(TEMPLATE_ALONE) {
+        if self.factor == TEMPLATE && !is_template_alone(name) {
             return Some(content.texts.template.clone());
         }
         Some(Some(digest.clone()))
@@ -313,6 +317,11 @@ impl Load {
             }
             _ => None,
         }
+    }
+
+    /// Whether it is a chat template in files of its own.
+    pub(super) fn is_template_alone(&self) -> bool {
+        self.factor == TEMPLATE && self.files.keys().all(|name| is_template_alone(name))
     }
 
     /// Bytes of the files that make the value.

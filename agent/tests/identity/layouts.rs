@@ -107,3 +107,60 @@ fn tensors_are_known_after_a_restart_without_reading() {
     rig.wait(0);
     assert_eq!((rig.opens.load(Ordering::Relaxed), rig.last_of("w", "weights")), (opens, before));
 }
+
+/// Checkpoints that PyTorch 2.11 and safetensors wrote of one dictionary of tensors (`checkpoints/`), or of a part of it.
+macro_rules! checkpoint {
+    ($name:literal) => {
+        include_bytes!(concat!("checkpoints/", $name))
+    };
+}
+
+/// The weights of one worker in safetensors, those of another in the file of PyTorch.
+fn in_both_forms(name: &str, content: &[u8]) -> Rig {
+    let mut rig = Rig::new();
+    let files =
+        [("one", "m/model.safetensors", &checkpoint!("model.safetensors")[..]), ("two", name, content)];
+    for (worker, name, content) in files {
+        let path = rig.write(name, content);
+        rig.open_as(worker, "weights", &path);
+    }
+    rig.wait(61);
+    rig
+}
+
+#[test]
+fn a_checkpoint_of_pytorch_equals_the_same_tensors_in_safetensors() {
+    for (name, content) in [
+        ("n/pytorch_model.bin", &checkpoint!("pytorch_model.bin")[..]),
+        ("n/pytorch_model.pt", checkpoint!("parameters.pt")),
+    ] {
+        let rig = in_both_forms(name, content);
+        assert_eq!(rig.compared("one", "two", "weights"), Some(Comparison::Equal), "{name}");
+    }
+}
+
+#[test]
+fn a_checkpoint_of_pytorch_with_another_byte_is_different() {
+    let mut content = checkpoint!("pytorch_model.bin").to_vec();
+    let data = content.windows(7).position(|name| name == b"/data/0").unwrap();
+    // Behind the name comes what aligns the bytes of the storage to 64.
+    let first = (data + 7).next_multiple_of(64);
+    content[first] ^= 1;
+    let rig = in_both_forms("n/pytorch_model.bin", &content);
+    assert_eq!(rig.compared("one", "two", "weights"), Some(Comparison::Different));
+}
+
+#[test]
+fn what_is_no_plain_dictionary_of_tensors_is_neither() {
+    for (name, content) in [
+        ("tied", &checkpoint!("tied.bin")[..]),
+        ("transposed", checkpoint!("transposed.bin")),
+        ("nested", checkpoint!("nested.pt")),
+        ("more", checkpoint!("more.pt")),
+        ("legacy", checkpoint!("legacy.bin")),
+    ] {
+        let rig = in_both_forms("n/pytorch_model.bin", content);
+        assert_eq!(rig.compared("one", "two", "weights"), Some(Comparison::Unknown), "{name}");
+        assert_eq!(rig.last_of("two", "weights").unwrap().meaning, None, "{name}");
+    }
+}

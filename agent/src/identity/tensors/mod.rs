@@ -5,9 +5,11 @@
 //! that overlap or leave the file, a type of unknown size, a header that is too long give no lines, never wrong ones.
 
 mod gguf;
+mod pickle;
 mod reader;
 mod safetensors;
 mod sum;
+mod torch;
 
 pub(super) use sum::TensorSum;
 
@@ -25,6 +27,8 @@ const MAX_TENSORS: usize = 1 << 20;
 pub(super) enum Format {
     /// A header in JSON, then the bytes.
     Safetensors,
+    /// An archive of PyTorch.
+    Torch,
     /// llama.cpp: settings and the tokenizer are in the file too.
     Gguf,
 }
@@ -58,6 +62,8 @@ impl Format {
     pub(super) fn of(path: &[u8]) -> Option<Self> {
         if path.ends_with(b".safetensors") {
             Some(Self::Safetensors)
+        } else if [&b".bin"[..], b".pt", b".pth"].iter().any(|ending| path.ends_with(ending)) {
+            Some(Self::Torch)
         } else if path.ends_with(b".gguf") {
             Some(Self::Gguf)
         } else {
@@ -68,7 +74,7 @@ impl Format {
     /// Names the algorithm of a sum: lines of two formats do not compare.
     pub(super) fn algorithm(self) -> &'static str {
         match self {
-            Self::Safetensors => "tensors-v1",
+            Self::Safetensors | Self::Torch => "tensors-v1",
             Self::Gguf => "gguf-v1",
         }
     }
@@ -78,9 +84,11 @@ impl Format {
         let mut reader = HeaderReader::new(file, size, MAX_HEADER);
         let mut layout = match self {
             Self::Safetensors => safetensors::layout(&mut reader)?,
+            Self::Torch => torch::layout(file, size)?,
             Self::Gguf => gguf::layout(&mut reader)?,
         };
         layout.tensors.sort_by_key(|tensor| (tensor.begin, tensor.length));
+        // A reader that was not asked stands at the begin.
         let mut end = reader.position();
         for tensor in &layout.tensors {
             let begins_late = tensor.begin >= end || tensor.length == 0;
@@ -237,6 +245,53 @@ mod tests {
                 end = end.max(tensor.begin + tensor.length);
             }
             assert!(end <= length as u64);
+        }
+    }
+
+    const TORCH: &[u8] = include_bytes!("../../../tests/identity/checkpoints/pytorch_model.bin");
+
+    #[test]
+    fn an_archive_of_pytorch_lies_where_it_says() {
+        let found = layout(Format::Torch, TORCH).unwrap();
+        let heads: Vec<&str> = found.tensors.iter().map(|tensor| tensor.head.as_str()).collect();
+        assert_eq!(heads, ["model.b.weight\0BF16\05", "model.a.weight\0F32\03,4", "model.c\0I64\02,3"]);
+        let lengths: Vec<u64> = found.tensors.iter().map(|tensor| tensor.length).collect();
+        assert_eq!(lengths, [10, 48, 48]);
+    }
+
+    #[test]
+    fn an_archive_cut_anywhere_gives_nothing() {
+        for length in 0..TORCH.len() {
+            assert_eq!(layout(Format::Torch, &TORCH[..length]), None, "{length}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_stands_in_an_archive_tensors_lie_in_the_file_side_by_side(
+            changes in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 0..8),
+        ) {
+            let mut bytes = TORCH.to_vec();
+            for (at, byte) in changes {
+                bytes[usize::from(at) % TORCH.len()] = byte;
+            }
+            let mut end = 0;
+            for tensor in layout(Format::Torch, &bytes).unwrap_or_default().tensors {
+                assert!(tensor.begin >= end || tensor.length == 0);
+                end = end.max(tensor.begin + tensor.length);
+            }
+            assert!(end <= bytes.len() as u64);
+        }
+    }
+
+    #[test]
+    fn a_pickle_of_nothing_but_nesting_ends() {
+        // A tuple in a tuple, and a dictionary in itself.
+        let deep = [b"\x80\x02)".to_vec(), vec![0x85; 1 << 20], b".".to_vec()].concat();
+        let circular = b"\x80\x02}q\0h\0X\x01\0\0\0ah\0s.".to_vec();
+        let many = vec![b'N'; 1 << 20];
+        for text in [deep, circular, many] {
+            assert!(pickle::tensors(&text).is_none());
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn layout(reader: &mut HeaderReader<'_>) -> Option<Layout> {
     let data = reader.position();
     let tensors = entries
         .into_iter()
-        .filter(|(name, _)| !COMPUTED.iter().any(|ending| name.ends_with(ending)))
+        .filter(|(name, _)| !is_computed(name))
         .map(|(name, entry)| {
             let [begin, end] = entry.data_offsets;
             let length = end.checked_sub(begin)?;
@@ -35,6 +35,11 @@ pub(super) fn layout(reader: &mut HeaderReader<'_>) -> Option<Layout> {
         })
         .collect::<Option<Vec<Tensor>>>()?;
     Some(Layout { tensors, ..Layout::default() })
+}
+
+/// Whether the configuration gives a tensor.
+pub(super) fn is_computed(name: &str) -> bool {
+    COMPUTED.iter().any(|ending| name.ends_with(ending))
 }
 
 impl<'de> Deserialize<'de> for Entries {
