@@ -36,6 +36,8 @@ const NEWS: usize = 4096;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the kernel thread may take to know a process.
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the records of what happened while no agent ran may take to tell how a missing worker ended.
+const MISSING_PATIENCE: Duration = Duration::from_secs(10);
 /// A worker's log from before it started is another worker's, but clocks print whole seconds.
 const START_SLACK: i64 = 2 * SECOND;
 
@@ -129,6 +131,7 @@ impl Found {
             }
         };
         let mut scanned: Option<Instant> = None;
+        let begun = Instant::now();
         while !end.load(Ordering::Relaxed) {
             if scanned.is_none_or(|scanned| scanned.elapsed() >= SCAN_EVERY) {
                 scanned = Some(Instant::now());
@@ -139,8 +142,10 @@ impl Found {
                 self.declare();
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
                 if !self.is_first_look {
-                    for left in std::mem::take(&mut self.missing) {
-                        self.heed(vec![gone(left.worker, None)], reports);
+                    if begun.elapsed() >= MISSING_PATIENCE || self.loader.is_none() {
+                        for left in std::mem::take(&mut self.missing) {
+                            self.heed(vec![gone(left.worker, None)], reports);
+                        }
                     }
                 } else {
                     self.is_first_look = false;
