@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{ArtifactAction, Block, Body, KeyDerivation, Store};
+use kvprov_model::observation::{AdminCall, ArtifactAction, Block, Body, KeyDerivation, Store};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 
@@ -211,7 +211,30 @@ fn adapters_loaded_in_another_order_are_a_risk_where_the_key_holds_the_load_numb
     assert_eq!((found.confidence, found.cause), (Confidence::Risk, Cause::LoraId));
 }
 
+/// Two engines on one store that loaded an adapter under ids of their own.
+fn loaded_under(ids: [&str; 2]) -> Scene {
+    let mut scene = Scene::new();
+    for (worker, id) in ["a0", "b0"].into_iter().zip(ids) {
+        scene.worker(worker).both().uses(STORE);
+        let Body::AdminCall(call) = adapter_loaded("fin", "/adapters/fin") else { continue };
+        scene.at("08:00:10").on(worker).tell(Body::AdminCall(AdminCall { ids: vec![id.to_owned()], ..call }));
+    }
+    scene
+}
+
+#[test]
+fn an_adapter_under_two_ids_is_a_risk_where_the_key_holds_the_id() {
+    let found = loaded_under(["c064", "583e"]).only(&FORK);
+    assert_eq!((found.confidence, found.cause), (Confidence::Risk, Cause::LoraId));
+    assert_eq!(found.workers, ["a0", "b0"]);
+}
+
 // === stays quiet ===
+
+#[test]
+fn an_adapter_under_one_id_is_no_fork() {
+    loaded_under(["c064", "c064"]).assert_silent();
+}
 
 #[test]
 fn keys_without_a_rank_or_size_are_shared() {

@@ -325,3 +325,93 @@ fn a_better_cause_keeps_the_id() {
     assert_eq!((before.cause, after.cause), (Cause::HandshakeFailed, Cause::EngineIdMismatch));
     assert_eq!(before.id, after.id);
 }
+
+// === failures that only a counter tells ===
+
+const TRANSFERS_FAILED: &str = kvprov_model::counter::TRANSFERS_FAILED;
+
+#[test]
+fn failures_that_only_a_counter_tells_are_suspected() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(counted("08:00:00", &[(TRANSFERS_FAILED, 3.0)]));
+    scene.at("08:00:20").on("d0").tell(counted("08:00:10", &[(TRANSFERS_FAILED, 2.0)]));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 5));
+    assert_eq!(found.cause, Cause::TransferFailed);
+    assert!(found.requests.is_empty());
+}
+
+#[test]
+fn under_the_policy_to_recompute_they_are_recomputed() {
+    let mut scene = decoder(Some("recompute"));
+    scene.at("08:00:10").on("d0").tell(counted("08:00:00", &[(TRANSFERS_FAILED, 3.0)]));
+    scene.assert_quiet(&FAILED);
+    let found = scene.only(&Detector::SilentRecompute);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 3));
+}
+
+#[test]
+fn a_counter_beside_a_failure_that_was_told_counts_that_one() {
+    let mut scene = decoder(None);
+    scene.at("08:00:05").on("d0").tell(aborted("a1", Cause::HandshakeFailed));
+    scene.at("08:00:10").on("d0").tell(counted("08:00:00", &[(TRANSFERS_FAILED, 1.0)]));
+    assert_eq!(scene.only(&FAILED).count, 1);
+}
+
+#[test]
+fn the_totals_of_a_first_page_are_of_nobody_knows_when() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(totals(&[(TRANSFERS_FAILED, 40.0)]));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_side_that_sends_leaves_its_count_to_the_one_that_receives() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("p0").tell(counted("08:00:00", &[(TRANSFERS_FAILED, 3.0)]));
+    scene.assert_silent();
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p");
+    scene.at("08:00:10").on("p0").tell(counted("08:00:00", &[(TRANSFERS_FAILED, 3.0)]));
+    assert_eq!(scene.only(&FAILED).count, 3);
+}
+
+// === one request under two ids ===
+
+#[test]
+fn a_transfer_that_both_sides_tell_under_their_own_ids_is_one_request() {
+    let mut scene = decoder(None);
+    for (worker, request) in [("d0", "aaaa"), ("p0", "bbbb")] {
+        let told = Transfer {
+            transfer_id: Some("7382161533821365865".to_owned()),
+            ..transfer(request, kvprov_model::observation::Outcome::Failed, Some(Cause::TransferFailed))
+        };
+        scene.at("08:00:10").on(worker).tell(Body::Transfer(told));
+    }
+    let found = scene.only(&FAILED);
+    assert_eq!((found.requests.clone(), found.count), (vec!["aaaa".to_owned(), "bbbb".to_owned()], 1));
+}
+
+// === the load of a request tells what the transfer library tells without one ===
+
+#[test]
+fn a_transfer_without_a_name_beside_a_load_that_fell_short_is_that_load() {
+    let nameless = || {
+        let failed = transfer("", kvprov_model::observation::Outcome::Failed, Some(Cause::TransferFailed));
+        Body::Transfer(Transfer { request_id: None, ..failed })
+    };
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 4200, 4096, 4096));
+    scene.at("08:00:11").on("e0").tell(nameless());
+    scene.at("08:00:11").on("e0").tell(retrieved("chatcmpl-a1", 0));
+    scene.assert_quiet(&FAILED);
+    assert_eq!(scene.only(&Detector::SilentRecompute).count, 1);
+    // All came: what failed is another transfer.
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 4200, 4096, 4096));
+    scene.at("08:00:11").on("e0").tell(nameless());
+    scene.at("08:00:11").on("e0").tell(retrieved("chatcmpl-a1", 4096));
+    assert_eq!(scene.only(&FAILED).confidence, Confidence::Suspected);
+}

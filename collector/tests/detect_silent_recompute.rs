@@ -396,3 +396,15 @@ fn thousands_of_failures_are_one_bounded_finding() {
     assert_eq!(found.count, 1500);
     assert!(found.evidence.len() <= 64 && found.requests.len() <= 1000);
 }
+
+#[test]
+fn the_tokens_of_one_statement_on_several_requests_are_counted_once() {
+    let mut scene = Scene::new();
+    scene.worker("d0").decode();
+    for request in ["cmpl-a-0", "cmpl-b-0"] {
+        scene.at("08:00:10").on("d0").tell(transfer_failed(request, Cause::TransferFailed));
+    }
+    scene.at("08:00:10").on("d0").tell(rescheduled(2, 3072));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.count, found.tokens), (Confidence::Confirmed, 2, 3072));
+}

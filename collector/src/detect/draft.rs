@@ -102,6 +102,13 @@ impl Draft {
         self
     }
 
+    /// Adds another id of a request that is counted under its own.
+    pub fn also_called(&mut self, printed: &str) -> &mut Self {
+        self.requests.insert(printed.to_owned());
+        self.requests.insert(RequestStem::of(printed).as_str().to_owned());
+        self
+    }
+
     /// Adds every request that an observation names.
     pub fn requests_of(&mut self, observation: &Observation) -> &mut Self {
         for id in printed_ids(observation) {

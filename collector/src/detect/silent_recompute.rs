@@ -58,6 +58,9 @@ pub(super) fn add(draft: &mut Draft, one: &Decided) {
     for id in &one.trouble.ids {
         draft.request(id);
     }
+    for id in &one.trouble.aliases {
+        draft.also_called(id);
+    }
     for worker in &one.trouble.workers {
         draft.worker(worker.as_str());
     }

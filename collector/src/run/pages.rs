@@ -215,7 +215,7 @@ fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) 
         since: stamp(stated.since),
         origin: stated.origin.map(str::to_owned),
     });
-    let changes = member.changes();
+    let changes = member.epochs();
     let before_first = changes.first().map_or(now, |(time, _)| Some(time.plus(-1)));
     let until = |next: usize| stamp(changes.get(next).map(|(time, _)| *time).or(member.gone));
     let first = EpochEntry {

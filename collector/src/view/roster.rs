@@ -516,15 +516,25 @@ impl Member {
 
     /// Times at which a semantic factor changed while the worker lived, with the factor's name.
     pub fn changes(&self) -> Vec<(WallTime, String)> {
-        let mut changes = Vec::new();
+        self.of_timelines(Timeline::changes)
+    }
+
+    /// Times at which an epoch of the worker began behind another, with the name of the factor that ended the one before.
+    pub fn epochs(&self) -> Vec<(WallTime, String)> {
+        self.of_timelines(Timeline::epochs)
+    }
+
+    /// Times that each semantic factor tells, in order, with the factor's name.
+    fn of_timelines(&self, times: impl Fn(&Timeline<Factor>) -> Vec<WallTime>) -> Vec<(WallTime, String)> {
+        let mut told = Vec::new();
         for (name, timeline) in &self.factors {
-            changes.extend(timeline.changes().into_iter().map(|time| (time, name.clone())));
+            told.extend(times(timeline).into_iter().map(|time| (time, name.clone())));
         }
         for timeline in self.adapters.values() {
-            changes.extend(timeline.changes().into_iter().map(|time| (time, "adapter".to_owned())));
+            told.extend(times(timeline).into_iter().map(|time| (time, "adapter".to_owned())));
         }
-        changes.sort();
-        changes
+        told.sort();
+        told
     }
 
     /// The revision id at a time.

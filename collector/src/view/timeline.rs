@@ -96,6 +96,31 @@ impl<T: Held> Timeline<T> {
         }
         changes
     }
+
+    /// The times at which another epoch began: the value changed, was no longer known, or was known again. That it was not
+    /// known at first is no beginning.
+    pub fn epochs(&self) -> Vec<WallTime> {
+        let mut epochs: BTreeSet<WallTime> = self.changes().into_iter().collect();
+        let mut known = None;
+        let times: BTreeSet<&Option<WallTime>> = self.from.keys().chain(&self.unknown).collect();
+        for time in times {
+            let is_known = match self.from.get(time) {
+                Some(value) if !self.disputed.contains(time) => {
+                    // What stands for a value until it is known neither ends nor begins anything.
+                    if !value.is_known() {
+                        continue;
+                    }
+                    true
+                }
+                _ => false,
+            };
+            if known.is_some_and(|known| known != is_known) {
+                epochs.extend(*time);
+            }
+            known = Some(is_known);
+        }
+        epochs.into_iter().collect()
+    }
 }
 
 impl Held for Factor {
@@ -138,6 +163,24 @@ mod tests {
         assert_eq!(timeline.at(Some(WallTime(15))), Some(&"a".to_owned()));
         assert_eq!(timeline.at(Some(WallTime(25))), Some(&"b".to_owned()));
         assert_eq!(timeline.changes(), [WallTime(20)]);
+    }
+
+    #[test]
+    fn an_epoch_ends_where_a_value_is_no_longer_known_and_begins_where_it_is_again() {
+        let mut timeline = Timeline::default();
+        timeline.forget(Some(WallTime(5)));
+        timeline.set(Some(WallTime(10)), "a".to_owned());
+        assert_eq!(timeline.epochs(), [WallTime(10)]);
+        timeline.forget(Some(WallTime(20)));
+        timeline.set(Some(WallTime(30)), "a".to_owned());
+        timeline.set(Some(WallTime(40)), "b".to_owned());
+        assert_eq!(timeline.epochs(), [10, 20, 30, 40].map(WallTime));
+        assert_eq!(timeline.changes(), [WallTime(40)]);
+        let mut steady = Timeline::default();
+        steady.set(Some(WallTime(10)), "a".to_owned());
+        steady.set(Some(WallTime(20)), "a".to_owned());
+        steady.forget(Some(WallTime(20)));
+        assert!(steady.epochs().is_empty());
     }
 
     #[test]

@@ -235,6 +235,8 @@ kinds! {
         class: Option<AdminClass>,
         /// Names concerned: adapters.
         names: Vec<String>,
+        /// Ids that the engine gave them, where its keys hold those.
+        ids: Vec<String>,
         /// Paths concerned.
         paths: Vec<String>,
         /// Tiers that it empties.

@@ -1,4 +1,5 @@
-//! Adapters whose key is the number of their load: another order on another engine gives another key.
+//! Adapters whose key is the number of their load, or an id that the engine gave them: another order, or another id of the
+//! same adapter, on another engine gives another key.
 
 use super::finish;
 use crate::detect::draft::Draft;
@@ -7,9 +8,69 @@ use crate::view::{Member, View};
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::observation::{AdminClass, Body, Observation, Outcome};
+use std::collections::BTreeMap;
 
 /// The complete set of findings on the fleet.
 pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
+    let mut findings = by_number(view);
+    findings.extend(by_id(view));
+    findings
+}
+
+fn by_id(view: &View<'_>) -> Vec<Finding> {
+    let loaded: Vec<(&Member, BTreeMap<String, (String, Observation)>)> = view
+        .roster()
+        .members()
+        .map(|member| (member, ids(view, member)))
+        .filter(|(_, ids)| !ids.is_empty())
+        .collect();
+    let mut findings = Vec::new();
+    for (index, (a, left)) in loaded.iter().enumerate() {
+        for (b, right) in loaded.iter().skip(index + 1).filter(|(b, _)| shares(view, a, b)) {
+            let apart = left.iter().filter_map(|(name, (id, told))| {
+                let (other, told_there) = right.get(name)?;
+                (id != other).then_some([told, told_there])
+            });
+            let proofs: Vec<&Observation> = apart.flatten().collect();
+            if proofs.is_empty() {
+                continue;
+            }
+            let mut draft = draft_of(a, b);
+            draft.proofs(proofs);
+            findings.push(finish(
+                draft,
+                &Cause::LoraId,
+                "as each engine gave the same adapter an id of its own",
+            ));
+        }
+    }
+    findings
+}
+
+/// The id that a member gave each adapter at its last load, where its keys hold it.
+fn ids(view: &View<'_>, member: &Member) -> BTreeMap<String, (String, Observation)> {
+    let mut ids = BTreeMap::new();
+    for observation in view.worker(&member.id).iter() {
+        let Body::AdminCall(call) = &observation.body else { continue };
+        if let ([name], [id]) = (call.names.as_slice(), call.ids.as_slice())
+            && call.class == Some(AdminClass::LoraLoad)
+            && call.outcome == Some(Outcome::Succeeded)
+        {
+            ids.insert(name.clone(), (id.clone(), observation.clone()));
+        }
+    }
+    ids
+}
+
+fn draft_of(a: &Member, b: &Member) -> Draft {
+    let subject = format!("{}, {}", a.id, b.id);
+    let mut draft = Draft::new(Detector::KeyspaceFork, Cause::LoraId, Confidence::Risk, subject);
+    draft.worker(a.id.as_str()).worker(b.id.as_str());
+    draft.unknown("whether requests for these adapters were looked up on both");
+    draft
+}
+
+fn by_number(view: &View<'_>) -> Vec<Finding> {
     let numbered: Vec<&Member> =
         view.roster().members().filter(|m| m.fact(fact::ADAPTER_KEY) == Some("load_number")).collect();
     let mut findings = Vec::new();
@@ -27,15 +88,8 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
             if moved.is_empty() {
                 continue;
             }
-            let mut draft = Draft::new(
-                Detector::KeyspaceFork,
-                Cause::LoraId,
-                Confidence::Risk,
-                format!("{}, {}", a.id, b.id),
-            );
-            draft.worker(a.id.as_str()).worker(b.id.as_str());
+            let mut draft = draft_of(a, b);
             draft.proofs(left.iter().chain(&right).filter(|(name, _)| moved.contains(&name)).map(|(_, o)| o));
-            draft.unknown("whether requests for these adapters were looked up on both");
             findings.push(finish(draft, &Cause::LoraId, "as the adapters were loaded in another order"));
         }
     }

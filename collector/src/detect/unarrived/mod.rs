@@ -4,6 +4,7 @@
 //! lines told it. [`outcome`] decides what became of each: the outcome decides, not the policy. Two detectors state
 //! the result: `silent_recompute` and `kv_transfer_failed`.
 
+mod counted;
 mod meanwhile;
 pub mod outcome;
 pub mod short_load;

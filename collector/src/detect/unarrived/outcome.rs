@@ -4,7 +4,7 @@
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
 use super::meanwhile::Meanwhile;
-use super::{Trouble, short_load};
+use super::{Trouble, counted, short_load};
 use crate::view::View;
 use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
@@ -66,7 +66,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         let failed = reports.failed(trouble.stem.as_ref());
         if let Some(report) = failed {
             trouble.conclude(&report.observation);
-            let tokens = report.load.tokens.filter(|_| report.load.request_ids.len() <= 1).or(tokens);
+            let tokens = report.tokens_or(tokens);
             decided.push(Decided::proven(trouble, Fate::Failed, tokens));
             continue;
         }
@@ -78,9 +78,8 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
                     trouble.answered(observation);
                 }
                 // The scheduler's own word on this request, if it gave one, is used up.
-                let told = reports.take_recomputed(&trouble);
-                if let Some(report) = &told {
-                    trouble.conclude(report);
+                if let Some(report) = reports.take_recomputed(&trouble) {
+                    trouble.conclude(&report.observation);
                 }
                 decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             }
@@ -112,14 +111,9 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             decided.push(Decided::likely(trouble, Fate::Failed, "whether the request ended at all"));
             continue;
         }
-        if let Some((report, tokens)) = reports.take_recomputed(&trouble).map(|report| {
-            let tokens = match &report.body {
-                Body::KvLoad(load) if load.requests.unwrap_or(1) == 1 => load.tokens,
-                _ => None,
-            };
-            (report, tokens)
-        }) {
-            trouble.conclude(&report);
+        if let Some(report) = reports.take_recomputed(&trouble) {
+            let tokens = report.tokens_or(None);
+            trouble.conclude(&report.observation);
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
@@ -131,9 +125,16 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
+        if policy != Policy::Fail && is_of_short_load(view, worker, &trouble) {
+            continue;
+        }
         decided.push(policy.suggest_on(view, worker, trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
+    if let Some(trouble) = counted::untold(view, worker, &intervals, &decided) {
+        let requests = trouble.events;
+        decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
+    }
     for one in decided.iter_mut().filter(|one| !one.proven && one.trouble.last.is_some()) {
         let until = one.trouble.last.map(|last| last.plus(SETTLE));
         let heard = view.heard(view.witnesses(worker, &one.trouble.workers), until);
@@ -146,6 +147,16 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         }
     }
     decided
+}
+
+/// Whether a failure that names neither request nor peer is that of a load that is seen to fall short, which tells it.
+fn is_of_short_load(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> bool {
+    let is_nameless = trouble.ids.is_empty() && trouble.remote_engine.is_none();
+    let says_little = matches!(trouble.cause, Cause::TransferFailed | Cause::Unknown);
+    is_nameless
+        && says_little
+        && trouble.consequence.is_none()
+        && trouble.proofs.iter().any(|proof| short_load::tells(view, worker, proof))
 }
 
 /// What the worker does when KV does not arrive.
@@ -245,9 +256,17 @@ struct Report {
     /// The requests that it names.
     stems: Vec<RequestStem>,
     used: bool,
+    /// Its tokens, which are those of all its requests together, are counted.
+    counted: bool,
 }
 
 impl Report {
+    /// Tokens of the next of its requests: the first stands for all; `own` where it states none.
+    fn tokens_or(&mut self, own: Option<i64>) -> Option<i64> {
+        let Some(tokens) = self.load.tokens else { return own };
+        (!std::mem::replace(&mut self.counted, true)).then_some(tokens)
+    }
+
     /// Whether a trouble is of one of the requests that it names.
     fn names_one_of(&self, trouble: &Trouble) -> bool {
         trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
@@ -261,7 +280,13 @@ impl Reports {
         let reports = observations.iter().filter_map(|observation| match &observation.body {
             Body::KvLoad(load) => {
                 let stems = stems(observation);
-                Some(Report { observation: observation.clone(), load: load.clone(), stems, used: false })
+                Some(Report {
+                    observation: observation.clone(),
+                    load: load.clone(),
+                    stems,
+                    used: false,
+                    counted: false,
+                })
             }
             _ => None,
         });
@@ -269,7 +294,7 @@ impl Reports {
     }
 
     /// The statement that this request failed.
-    fn failed(&mut self, stem: Option<&RequestStem>) -> Option<&Report> {
+    fn failed(&mut self, stem: Option<&RequestStem>) -> Option<&mut Report> {
         let stem = stem?;
         let report = self.0.iter_mut().find(|report| {
             report.load.consequence == Some(Consequence::RequestFailed) && report.stems.contains(stem)
@@ -279,7 +304,7 @@ impl Reports {
     }
 
     /// The statement that a number of requests were computed again, nearest after the failure.
-    fn take_recomputed(&mut self, trouble: &Trouble) -> Option<Observation> {
+    fn take_recomputed(&mut self, trouble: &Trouble) -> Option<&mut Report> {
         let report = self.0.iter_mut().find(|report| {
             let after = match (trouble.first, report.observation.envelope.wall) {
                 (Some(first), Some(told)) => {
@@ -299,7 +324,7 @@ impl Reports {
         let left = report.load.requests.unwrap_or(1) - 1;
         report.used = left <= 0;
         report.load.requests = Some(left.max(1));
-        Some(report.observation.clone())
+        Some(report)
     }
 
     /// What remains: statements without any other trace. Several of one moment are one event.
@@ -362,12 +387,12 @@ impl Reports {
                     .map(|id| RequestStem::of(id)),
             );
             trouble.cause = cause;
-            trouble.tokens = load.tokens;
+            trouble.tokens = load.tokens.filter(|_| !report.counted);
             trouble.consequence = load.consequence.clone();
             trouble.from_store = load.tier == Some(Tier::Storage);
             trouble.add(&report.observation);
             let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
-            let tokens = load.tokens;
+            let tokens = load.tokens.filter(|_| !report.counted);
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),

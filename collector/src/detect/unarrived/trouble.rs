@@ -25,6 +25,8 @@ pub struct Trouble {
     pub stem: Option<RequestStem>,
     /// Every id under which it was printed.
     pub ids: BTreeSet<String>,
+    /// Ids of the same request on the other side, where both sides name it differently.
+    pub aliases: BTreeSet<String>,
     /// The most specific cause that a source states.
     pub cause: Cause,
     /// Engine id of the peer.
@@ -54,6 +56,7 @@ impl Trouble {
         Self {
             stem,
             ids: BTreeSet::new(),
+            aliases: BTreeSet::new(),
             cause: Cause::Unknown,
             remote_engine: None,
             consequence: None,
@@ -128,8 +131,8 @@ fn specificity(cause: &Cause) -> u8 {
         Cause::CompatHashMismatch | Cause::EngineIdMismatch | Cause::LayoutMismatch => 8,
         Cause::ParamsInvalid | Cause::ParamsMissing => 7,
         Cause::PeerDied => 6,
-        Cause::HandshakeTimeout => 5,
-        Cause::StoreUnreachable | Cause::LoadMiss | Cause::LeaseExpired => 4,
+        Cause::HandshakeTimeout | Cause::StoreUnreachable => 5,
+        Cause::LoadMiss | Cause::LeaseExpired => 4,
         Cause::Aborted => 3,
         Cause::HandshakeFailed => 2,
         Cause::TransferFailed => 1,
@@ -340,7 +343,14 @@ fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
         {
             trouble.blame(cause);
         }
+        let own = trouble.ids.clone();
         trouble.add(&observation);
+        if let Some(stem) = &trouble.stem {
+            let is_alias = |id: &String| !own.contains(id) && RequestStem::of(id) != *stem;
+            let (aliases, ids) = std::mem::take(&mut trouble.ids).into_iter().partition(is_alias);
+            trouble.ids = ids;
+            trouble.aliases.extend::<BTreeSet<String>>(aliases);
+        }
     }
 }
 

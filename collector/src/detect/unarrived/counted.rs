@@ -1,0 +1,65 @@
+//! Transfers that failed and of which nothing but a counter tells.
+
+use super::{Decided, Trouble};
+use crate::view::{Interval, View};
+use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::counter;
+use kvprov_model::finding::Cause;
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::{Role, SourceKind};
+
+/// A failure that is told this close to an interval is one of those that were counted in it.
+const NEIGHBOURHOOD: i64 = 120 * SECOND;
+/// An engine prints what it counted in about so long.
+const PRINTED_EVERY: i64 = 15 * SECOND;
+
+/// The failures that a worker counted and nothing tells, as one trouble. Both sides of a transfer may count it: where a worker that
+/// decodes is seen, that one tells.
+pub(super) fn untold(
+    view: &View<'_>,
+    worker: &WorkerId,
+    intervals: &[Interval],
+    decided: &[Decided],
+) -> Option<Trouble> {
+    let prefills = view.roster().get(worker).and_then(|member| member.role.as_ref()) == Some(&Role::Prefill);
+    let decodes = |role: &Role| matches!(role, Role::Decode | Role::Both);
+    if prefills && view.roster().members().any(|other| other.role.as_ref().is_some_and(decodes)) {
+        return None;
+    }
+    // A page of counters and a line of the log show the same ones.
+    let of = |log: bool| {
+        let mut trouble = Trouble::new(None);
+        trouble.cause = Cause::TransferFailed;
+        for interval in intervals {
+            let failed = interval.increase(counter::TRANSFERS_FAILED);
+            let is_log = interval.observation.envelope.source == SourceKind::Log;
+            let is_increase = is_log || interval.since.is_some();
+            if failed < 1.0
+                || is_log != log
+                || !is_increase
+                || decided.iter().any(|one| is_told_by(interval, one))
+            {
+                continue;
+            }
+            trouble.events += failed as u64;
+            trouble.add(&interval.observation);
+        }
+        trouble
+    };
+    [of(false), of(true)]
+        .into_iter()
+        .filter(|trouble| trouble.events > 0)
+        .max_by_key(|trouble| trouble.events)
+}
+
+/// Whether a failure may be one of those that were counted in an interval.
+fn is_told_by(interval: &Interval, one: &Decided) -> bool {
+    let begin = interval.since.or(interval.until.map(|until| until.plus(-PRINTED_EVERY)));
+    let (Some(begin), Some(end), Some(first), Some(last)) =
+        (begin, interval.until, one.trouble.first, one.trouble.last)
+    else {
+        return true;
+    };
+    let near = |at: WallTime| at.plus(NEIGHBOURHOOD) >= begin && at <= end.plus(NEIGHBOURHOOD);
+    near(first) || near(last) || (first <= begin && last >= end)
+}
