@@ -73,7 +73,7 @@ fn check(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
         writeln!(out, "The packs are in order.")?;
         return Ok(ExitCode::SUCCESS);
     }
-    bail!("{} errors", errors.len())
+    bail!("{} of the entries above are wrong; packs/SCHEMA.md says how they are written", errors.len())
 }
 
 fn list(directory: Option<&Path>) -> anyhow::Result<ExitCode> {

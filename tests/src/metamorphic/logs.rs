@@ -73,17 +73,6 @@ pub(super) fn each_finely_dated(bundle: &Bundle, tell: impl Fn(&Told<'_>, &mut S
     if only_logs && no_epochs { each_plain(bundle, tell) } else { None }
 }
 
-/// The same for logs of which every line is a begin.
-pub(super) fn each_plain_without_continuations(
-    bundle: &Bundle,
-    tell: impl Fn(&Told<'_>, &mut String),
-) -> Option<Changed> {
-    let goes_on = bundle.files_of_kind("log").iter().filter_map(|file| bundle.files.get(file)).any(|bytes| {
-        bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b" ") || line.starts_with(b"\t"))
-    });
-    if goes_on { None } else { each_plain(bundle, tell) }
-}
-
 /// Edits the text of every log; `None` where nothing changed.
 pub(super) fn each_text(bundle: &Bundle, edit: impl Fn(&str) -> Option<String>) -> Option<Changed> {
     each_log(bundle, |text, _| edit(text))

@@ -4,6 +4,7 @@
 //! operator with sed would make it, and knows nothing of how the readers work. Requests are compared under the renaming
 //! that the change made.
 
+mod broken;
 mod evidence;
 mod file_names;
 mod logs;
@@ -57,7 +58,7 @@ pub const CHANGES: [Change; 11] = [
 ];
 
 /// Other grammars of what an engine prints before a message.
-pub const PREFIXES: [Change; 23] = [
+pub const PREFIXES: [Change; 25] = [
     Change { name: "the process named twice", apply: prefixes::process_twice },
     Change { name: "no blank behind the process", apply: prefixes::process_without_blank },
     Change { name: "the process not named", apply: prefixes::no_process },
@@ -81,10 +82,12 @@ pub const PREFIXES: [Change; 23] = [
     Change { name: "progress bars glued on", apply: prefixes::progress_bars },
     Change { name: "statements of several actors told once", apply: prefixes::repeated },
     Change { name: "carriage returns", apply: wrappers::carriage_returns },
+    Change { name: "every id broken in two", apply: broken::ids },
+    Change { name: "broken by a terminal", apply: broken::terminal },
 ];
 
 /// What stands around the lines of an engine.
-pub const WRAPPERS: [Change; 14] = [
+pub const WRAPPERS: [Change; 15] = [
     Change { name: "CRI", apply: wrappers::cri },
     Change { name: "CRI in parts", apply: wrappers::cri_in_parts },
     Change { name: "Docker json-file", apply: wrappers::docker },
@@ -97,6 +100,7 @@ pub const WRAPPERS: [Change; 14] = [
     Change { name: "stern", apply: wrappers::stern },
     Change { name: "compose", apply: wrappers::compose },
     Change { name: "a viewer's clock", apply: wrappers::viewer },
+    Change { name: "a viewer's clock of another zone", apply: wrappers::viewer_elsewhere },
     Change { name: "a Ray actor", apply: wrappers::ray },
     Change { name: "a formatter of JSON", apply: wrappers::formatter },
 ];

@@ -2,9 +2,10 @@
 //! viewer of several streams, a formatter.
 
 use super::Changed;
-use super::logs::{Told, each_finely_dated, each_plain, each_plain_without_continuations};
+use super::logs::{Told, each_finely_dated, each_plain};
 use crate::bundle::Bundle;
 use crate::verdict::Found;
+use jiff::ToSpan;
 use std::fmt::Write as _;
 
 /// A part of a line that the runtime split, in bytes.
@@ -86,9 +87,8 @@ pub(super) fn kubectl_dated(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
     })
 }
 
-/// Names before a line that is no begin are names of nobody.
 pub(super) fn stern(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
-    each_plain_without_continuations(bundle, |line, out| {
+    each_plain(bundle, |line, out| {
         _ = writeln!(out, "engine-6c7676b65c-xfqp6 engine {}", line.text);
     })
 }
@@ -98,13 +98,23 @@ pub(super) fn compose(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
 }
 
 pub(super) fn viewer(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    viewed(bundle, 0)
+}
+
+/// Of somebody two hours east of the engines: only lines with both clocks show it.
+pub(super) fn viewer_elsewhere(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    viewed(bundle, 2)
+}
+
+fn viewed(bundle: &Bundle, hours_ahead: i64) -> Option<Changed> {
     each_finely_dated(bundle, |line, out| {
-        _ = writeln!(out, "{} | {}", line.local.strftime("%Y-%m-%d %H:%M:%S%.3f"), line.text);
+        let shown = line.local.saturating_add(hours_ahead.hours());
+        _ = writeln!(out, "{} | {}", shown.strftime("%Y-%m-%d %H:%M:%S%.3f"), line.text);
     })
 }
 
 pub(super) fn ray(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
-    each_plain_without_continuations(bundle, |line, out| {
+    each_plain(bundle, |line, out| {
         let actor = if line.text.starts_with('(') { "" } else { "(RayWorkerWrapper pid=999, ip=192.0.2.7) " };
         _ = writeln!(out, "{actor}{}", line.text);
     })
