@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test states what it expects")]
 
-use kvprov_packs::Packs;
 use kvprov_tests::binary::{Binary, Output};
+use kvprov_tests::corpus;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn tables(printed: &str) -> (BTreeMap<String, Vec<u64>>, Vec<(String, String, Ve
         let rows = text.lines().skip_while(|line| !line.starts_with("engine")).skip(1);
         rows.map(str::to_owned).filter(|row| !row.trim().is_empty()).collect::<Vec<_>>()
     };
-    let of_engine = rows(engines).iter().map(|row| {
+    let of_engine = rows(engines).into_iter().map(|row| {
         let words: Vec<&str> = row.split_whitespace().collect();
         (words[0].to_owned(), numbers(&words[1..]))
     });
@@ -52,11 +52,26 @@ fn tables(printed: &str) -> (BTreeMap<String, Vec<u64>>, Vec<(String, String, Ve
     (of_engine.collect(), of_version)
 }
 
+/// Templates of messages and of JSON lines, as they stand in the files.
+fn entries() -> u64 {
+    let signatures = corpus::root().join("../../packs/signatures");
+    let mut count = 0;
+    for engine in
+        std::fs::read_dir(signatures).unwrap().filter_map(Result::ok).filter(|entry| entry.path().is_dir())
+    {
+        for pack in std::fs::read_dir(engine.path()).unwrap() {
+            let text = std::fs::read_to_string(pack.unwrap().path()).unwrap();
+            count += text.lines().filter(|line| matches!(*line, "[[template]]" | "[[json]]")).count();
+        }
+    }
+    count as u64
+}
+
 #[test]
 fn the_table_counts_every_template() {
     let (engines, _) = tables(&text(&packs(&["list"])));
     let told: u64 = engines.values().map(|columns| columns[0]).sum();
-    assert_eq!(told, Packs::builtin().templates().count() as u64);
+    assert_eq!(told, entries());
     for engine in ["vllm", "sglang", "lmcache", "mooncake", "nixl", "dynamo", "llm-d", "router"] {
         assert!(engines[engine][0] > 0, "{engine} has no template");
     }
@@ -74,7 +89,6 @@ fn the_table_by_version_has_a_row_where_something_begins_or_ends() {
         for (_, version, columns) in &rows {
             assert!(columns[0] > 0 && columns[0] <= engines[engine][0], "{engine} {version}");
         }
-        assert!(rows.windows(2).all(|pair| pair[0].2 != pair[1].2), "{engine} repeats a row");
     }
 }
 

@@ -49,7 +49,8 @@ fn is_hex_id(around: &[u8], at: usize, letter_before: bool, letter_behind: bool)
     let before = around[..at].iter().rev().take_while(|byte| is_hex(**byte)).count();
     let behind = around[at..].iter().take_while(|byte| is_hex(**byte)).count();
     let is_torn = (before == at && letter_before) || (behind == around.len() - at && letter_behind);
-    !is_torn && before > 0 && behind > 0 && HEX_IDS.contains(&(before + behind))
+    let is_whole = HEX_IDS.contains(&before) || HEX_IDS.contains(&behind);
+    !is_torn && !is_whole && before > 0 && behind > 0 && HEX_IDS.contains(&(before + behind))
 }
 
 /// A UUID that holds both sides of `at`.

@@ -238,9 +238,16 @@ impl<'p> Interpreter<'p> {
         said: &mut Said<'_>,
         out: &mut Out<'_>,
     ) -> ControlFlow<()> {
-        let named = if prefix.pod.is_none() { self.names.split(text) } else { None };
-        let line = match named {
-            Some((name, rest)) => prefix::peel(rest, Prefix { pod: Some(Cow::Borrowed(name)), ..prefix }),
+        let line = match self.names.split(text) {
+            // Only where nothing else tells the name from the words of a message.
+            Some((name, rest)) => {
+                let line = prefix::peel(text, prefix.clone());
+                if line.prefix.pod.is_some() || line.prefix.spoken {
+                    line
+                } else {
+                    prefix::peel(rest, Prefix { pod: Some(Cow::Borrowed(name)), ..prefix })
+                }
+            }
             None => prefix::peel(text, prefix),
         };
         self.names.learn(&line.prefix);

@@ -27,6 +27,7 @@ impl Names {
     pub(super) fn split<'a>(&self, text: &'a str) -> Option<(&'a str, &'a str)> {
         self.0.iter().find_map(|name| {
             let rest = text.strip_prefix(name.as_str())?.strip_prefix(' ')?;
+            let rest = rest.trim_start().strip_prefix("| ").unwrap_or(rest);
             Some((&text[..name.len()], rest))
         })
     }
@@ -49,6 +50,7 @@ mod tests {
             names.split("engine-0 engine    of the message"),
             Some(("engine-0 engine", "   of the message"))
         );
+        assert_eq!(names.split("engine-0 engine  |   of it"), Some(("engine-0 engine", "  of it")));
         for text in ["engine-0 engines fail", "engine-1 engine fails", "engine-0 engine"] {
             assert_eq!(names.split(text), None);
         }

@@ -6,6 +6,7 @@
 //! them than in each. A line that is read whole and says something by itself is left alone.
 
 use super::columns::{begins_anew, columns_of, width};
+use super::names::Names;
 use super::{broken_id, prefix};
 use crate::source::Place;
 
@@ -14,6 +15,9 @@ pub const MAX_COPIED: u64 = 8 << 20;
 
 /// Longest line that is joined again, in bytes.
 const MAX_JOINED: usize = 64 << 10;
+
+/// Shortest begin of an id that is taken for one.
+const MIN_WORD: usize = 4;
 
 /// Most lines that are joined where no width shows.
 const MAX_PIECES: u64 = 12;
@@ -66,34 +70,43 @@ pub(super) struct Rejoiner {
     copied: Copied,
     /// The line that the next one may carry on.
     open: Option<Rejoined>,
+    names: Names,
 }
 
 // === impl Rejoiner ===
 
 impl Rejoiner {
     pub(super) fn of(copied: Copied) -> Self {
-        Self { copied, open: None }
+        Self { copied, open: None, names: Names::default() }
     }
 
     /// Takes the next physical line; gives the one before it, if that is whole.
     pub(super) fn add(&mut self, text: &str, place: Place, known: KnownOf<'_>) -> Option<Rejoined> {
         let is_full = Some(width(text.as_bytes())) == self.copied.columns;
         let before = self.open.take();
-        let glue = before.as_ref().and_then(|before| glue(before, text, known));
+        let rest = self.names.split(text).map_or(text, |(_, rest)| rest);
+        let glue = before.as_ref().and_then(|before| glue(before, rest, known));
         match (before, glue) {
             (Some(mut before), Some(glue)) => {
                 before.text.push_str(glue);
-                before.text.push_str(if glue.is_empty() { text } else { text.trim_start() });
+                before.text.push_str(if glue.is_empty() { rest } else { rest.trim_start() });
                 before.lines += 1;
                 before.is_full = is_full;
                 self.open = Some(before);
                 None
             }
             (before, _) => {
+                self.learn(text);
                 self.open = Some(Rejoined { text: text.to_owned(), place, lines: 1, is_full });
                 before
             }
         }
+    }
+
+    fn learn(&mut self, text: &str) {
+        let plain = prefix::without_colours(text);
+        let unwrapped = prefix::unwrap(&plain);
+        self.names.learn(&prefix::peel(&unwrapped.payload, unwrapped.prefix).prefix);
     }
 
     /// Gives the last line.
@@ -116,25 +129,37 @@ fn glue(before: &Rejoined, next: &str, known: KnownOf<'_>) -> Option<&'static st
     if broken_id::completes(&before.text, next) && !next.starts_with([' ', '\t']) {
         return Some("");
     }
-    let first = message_of(&before.text, known);
+    let (first, is_word) = message_of(&before.text, known);
     let second = known(next.trim());
     // A number that goes on before the trailer of the logger is one number.
     let is_number = ends_in_digit(&before.text) && is_rest_of_number(next);
     ["", " "].into_iter().find(|glue| {
-        let Some(joined) = message_of(&format!("{}{glue}{next}", before.text), known) else { return false };
+        let (Some(joined), _) = message_of(&format!("{}{glue}{next}", before.text), known) else {
+            return false;
+        };
         let is_same = first.is_some_and(|first| first.template == joined.template);
         let words = |known: Option<Known>| known.map_or(0, |known| known.words);
         let is_more = joined.words > words(first) && joined.words > words(second);
         let completes = first.is_some_and(|first| first.cut) && is_same && !joined.cut;
-        is_more || (completes && words(second) < joined.words) || (glue.is_empty() && is_number && is_same)
+        // Nobody logs one word: it is the begin of the id that the message begins with.
+        let begins_in_id = is_word && second.is_some_and(|second| second.template == joined.template);
+        is_more
+            || (completes && words(second) < joined.words)
+            || (glue.is_empty() && ((is_number && is_same) || begins_in_id))
     })
 }
 
-fn message_of(line: &str, known: KnownOf<'_>) -> Option<Known> {
+/// What a template knows of a line's message, and whether that is one word behind a prefix.
+fn message_of(line: &str, known: KnownOf<'_>) -> (Option<Known>, bool) {
     let plain = prefix::without_colours(line);
     let unwrapped = prefix::unwrap(&plain);
     let peeled = prefix::peel(&unwrapped.payload, unwrapped.prefix);
-    if peeled.object.is_some() { None } else { known(peeled.message.trim_end()) }
+    if peeled.object.is_some() {
+        return (None, false);
+    }
+    let message = peeled.message.trim_end();
+    let is_word = peeled.prefix.spoken && message.len() >= MIN_WORD && !message.contains([' ', '\t']);
+    (known(message), is_word)
 }
 
 fn ends_in_digit(text: &str) -> bool {

@@ -58,7 +58,7 @@ pub const CHANGES: [Change; 11] = [
 ];
 
 /// Other grammars of what an engine prints before a message.
-pub const PREFIXES: [Change; 25] = [
+pub const PREFIXES: [Change; 23] = [
     Change { name: "the process named twice", apply: prefixes::process_twice },
     Change { name: "no blank behind the process", apply: prefixes::process_without_blank },
     Change { name: "the process not named", apply: prefixes::no_process },
@@ -82,8 +82,6 @@ pub const PREFIXES: [Change; 25] = [
     Change { name: "progress bars glued on", apply: prefixes::progress_bars },
     Change { name: "statements of several actors told once", apply: prefixes::repeated },
     Change { name: "carriage returns", apply: wrappers::carriage_returns },
-    Change { name: "every id broken in two", apply: broken::ids },
-    Change { name: "broken by a terminal", apply: broken::terminal },
 ];
 
 /// What stands around the lines of an engine.
@@ -103,6 +101,12 @@ pub const WRAPPERS: [Change; 15] = [
     Change { name: "a viewer's clock of another zone", apply: wrappers::viewer_elsewhere },
     Change { name: "a Ray actor", apply: wrappers::ray },
     Change { name: "a formatter of JSON", apply: wrappers::formatter },
+];
+
+/// What a terminal or a person who pastes makes of a text, whatever stands around its lines.
+pub const BREAKS: [Change; 2] = [
+    Change { name: "every id broken in two", apply: broken::ids },
+    Change { name: "broken by a terminal", apply: broken::terminal },
 ];
 
 /// One change behind another.

@@ -6,6 +6,7 @@ use super::logs::{Told, each_finely_dated, each_plain};
 use crate::bundle::Bundle;
 use crate::verdict::Found;
 use jiff::ToSpan;
+use regex::Regex;
 use std::fmt::Write as _;
 
 /// A part of a line that the runtime split, in bytes.
@@ -103,7 +104,15 @@ pub(super) fn viewer(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
 
 /// Of somebody two hours east of the engines: only lines with both clocks show it.
 pub(super) fn viewer_elsewhere(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
-    viewed(bundle, 2)
+    let begins =
+        Regex::new(r"^(?:\([^()]*\) ?)*(?:(?:INFO|WARNING|ERROR|DEBUG) +\d\d-\d\d |\[20\d\d-\d\d-\d\d )")
+            .ok()?;
+    let logs = bundle.files_of_kind("log");
+    let shows_it = |file: &String| {
+        let text = bundle.files.get(file).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        text.is_some_and(|text| begins.is_match(text))
+    };
+    if logs.iter().all(shows_it) { viewed(bundle, 2) } else { None }
 }
 
 fn viewed(bundle: &Bundle, hours_ahead: i64) -> Option<Changed> {

@@ -21,9 +21,11 @@ pub(super) fn untold(
     intervals: &[Interval],
     decided: &[Decided],
 ) -> Option<Trouble> {
-    let prefills = view.roster().get(worker).and_then(|member| member.role.as_ref()) == Some(&Role::Prefill);
+    let role = view.roster().get(worker).and_then(|member| member.role.as_ref());
     let decodes = |role: &Role| matches!(role, Role::Decode | Role::Both);
-    if prefills && view.roster().members().any(|other| other.role.as_ref().is_some_and(decodes)) {
+    if role == Some(&Role::Prefill)
+        && view.roster().members().any(|other| other.role.as_ref().is_some_and(decodes))
+    {
         return None;
     }
     // A page of counters and a line of the log show the same ones.
@@ -34,6 +36,10 @@ pub(super) fn untold(
             let failed = interval.increase(counter::TRANSFERS_FAILED);
             let is_log = interval.observation.envelope.source == SourceKind::Log;
             let is_increase = is_log || interval.since.is_some();
+            // Prompt tokens that a decode worker computed itself meanwhile are told as such.
+            if role == Some(&Role::Decode) && interval.increase(counter::PROMPT_LOCAL_COMPUTE) > 0.0 {
+                continue;
+            }
             if failed < 1.0
                 || is_log != log
                 || !is_increase

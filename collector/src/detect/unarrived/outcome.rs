@@ -369,7 +369,7 @@ impl Reports {
                 });
             // A bare complaint beside a load that is seen to fall short is told with that load.
             let told_by_load = is_bare
-                && cause == Cause::LoadMiss
+                && matches!(cause, Cause::LoadMiss | Cause::TransferFailed | Cause::Unknown)
                 && *policy != Policy::Fail
                 && short_load::tells(view, worker, &report.observation);
             if told_elsewhere || told_by_load {
@@ -386,13 +386,20 @@ impl Reports {
                     .filter(|_| load.request_ids.len() == 1)
                     .map(|id| RequestStem::of(id)),
             );
+            let cause_of_load = cause.clone();
             trouble.cause = cause;
             trouble.tokens = load.tokens.filter(|_| !report.counted);
             trouble.consequence = load.consequence.clone();
             trouble.from_store = load.tier == Some(Tier::Storage);
             trouble.add(&report.observation);
             let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
-            let tokens = load.tokens.filter(|_| !report.counted);
+            let beside = || match (&cause_of_load, load.tier.as_ref(), load.request_ids.len()) {
+                (Cause::LoadMiss, Some(Tier::Storage), 1) => {
+                    short_load::missing_beside(view, worker, &report.observation)
+                }
+                _ => None,
+            };
+            let tokens = load.tokens.filter(|_| !report.counted).or_else(beside);
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),

@@ -92,6 +92,17 @@ pub fn tells(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> boo
         .any(|short| near(short.load, statement) || near(statement, short.load))
 }
 
+/// Tokens that did not come, as a load without a name beside a complaint that names its request tells them.
+pub fn missing_beside(view: &View<'_>, worker: &WorkerId, complaint: &Observation) -> Option<i64> {
+    view.worker(worker).iter().find_map(|observation| match &observation.body {
+        Body::CacheUse(used) if used.request_id.is_none() && near(complaint, observation) => {
+            let missing = used.needed? - used.retrieved?;
+            (missing > 0).then_some(missing)
+        }
+        _ => None,
+    })
+}
+
 /// Lookups and loads in the order in which they happened. Within one stream that is its own order; two streams that
 /// print one second are told apart by what must come first.
 fn in_order(observations: &[Observation]) -> Vec<(&Observation, &CacheUse)> {
