@@ -1,7 +1,7 @@
 //! From bytes to observations, with a small pack of this test's own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use kvprov_agent::logs::{Copied, LineCounts, LogOptions, LogReader, MAX_LINE};
+use kvprov_agent::logs::{LineCounts, LogOptions, LogReader, MAX_LINE};
 use kvprov_agent::source::SourceContext;
 use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
@@ -113,16 +113,6 @@ fn options() -> LogOptions {
 }
 
 fn read_in(chunks: &[&[u8]]) -> (Vec<Observation>, LineCounts) {
-    read_with(options(), chunks)
-}
-
-/// As a text that a person may have copied.
-fn read_copied(text: &str) -> (Vec<Observation>, LineCounts) {
-    let copied = Some(Copied::of(text.as_bytes()));
-    read_with(LogOptions { copied, ..options() }, &[text.as_bytes()])
-}
-
-fn read_with(options: LogOptions, chunks: &[&[u8]]) -> (Vec<Observation>, LineCounts) {
     let context = SourceContext {
         node: "n".into(),
         worker: Some("w".into()),
@@ -131,7 +121,7 @@ fn read_with(options: LogOptions, chunks: &[&[u8]]) -> (Vec<Observation>, LineCo
         generation: 0,
     };
     let mut seen = Vec::new();
-    let mut reader = LogReader::new(context, options, PACKS.matcher(), &PACKS);
+    let mut reader = LogReader::new(context, options(), PACKS.matcher(), &PACKS);
     let mut sink = |observation: Observation| seen.push(observation);
     for chunk in chunks {
         reader.push(chunk, &mut sink);
@@ -245,40 +235,6 @@ fn a_bare_line_behind_a_message_that_ends_in_an_id_is_no_part_of_it() {
             read(&format!("ERROR 10-16 17:22:56 [n.py:8] Quux pull failed for request r1 from e1\n{next}\n"));
         let Body::Transfer(transfer) = &seen[0].body else { panic!("{seen:?}") };
         assert_eq!(transfer.remote_engine_id.as_deref(), Some("e1"), "{next}");
-    }
-}
-
-#[test]
-fn a_copied_message_says_the_same_wherever_a_terminal_broke_it() {
-    for line in [
-        "(EngineCore pid=7) ERROR 10-16 17:22:56 [n.py:8] Quux pull failed for request cmpl-46126a31 from e1",
-        "(EngineCore pid=7) WARNING 10-16 17:22:56 [w.py:9] Releasing grault for request cmpl-46126a31 which were retrieved by 0 workers.",
-    ] {
-        let (whole, _) = read_copied(&format!("{line}\n"));
-        let begin = line.find("] ").unwrap() + 2;
-        // Before that nothing tells one message from others.
-        for at in begin + 4..line.len() {
-            let (seen, counts) = read_copied(&format!("{}\n{}\n", &line[..at], &line[at..]));
-            assert_eq!(seen, whole, "broken at {at}: {}", &line[..at]);
-            assert_eq!((counts.matched, counts.total), (2, 2));
-        }
-    }
-}
-
-#[test]
-fn a_copied_text_whose_lines_are_whole_is_read_as_it_stands() {
-    let (seen, counts) = read_copied(EVERYTHING);
-    assert_eq!((seen, counts), read_in(&[EVERYTHING.as_bytes()]));
-}
-
-#[test]
-fn a_copied_text_gives_the_same_in_any_cutting() {
-    let bytes = EVERYTHING.as_bytes();
-    let copied = || LogOptions { copied: Some(Copied::of(bytes)), ..options() };
-    let whole = read_with(copied(), &[bytes]);
-    for size in [1, 7, 44, 1000] {
-        let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
-        assert_eq!(read_with(copied(), &chunks), whole, "chunks of {size}");
     }
 }
 

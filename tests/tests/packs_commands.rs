@@ -25,8 +25,11 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// Engine, version, columns.
+type Row = (String, String, Vec<u64>);
+
 /// The rows of both tables: engine, then its columns.
-fn tables(printed: &str) -> (BTreeMap<String, Vec<u64>>, Vec<(String, String, Vec<u64>)>) {
+fn tables(printed: &str) -> (BTreeMap<String, Vec<u64>>, Vec<Row>) {
     let (engines, versions) = printed.split_once("What is known of a version").unwrap();
     let numbers = |words: &[&str]| words.iter().map(|word| word.parse().unwrap()).collect::<Vec<u64>>();
     let rows = |text: &str| {

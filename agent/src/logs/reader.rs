@@ -220,7 +220,7 @@ impl<'p> LogReader<'p> {
             self.take_tail(sink);
         }
         if let Some(line) = self.rejoiner.as_mut().and_then(Rejoiner::finish) {
-            self.rejoined(line, sink);
+            self.rejoined(&line, sink);
         }
         let open: Vec<Whole> = self.assembly.finish().collect();
         for whole in open {
@@ -358,7 +358,7 @@ impl<'p> LogReader<'p> {
         if let Some(rejoiner) = &mut self.rejoiner {
             let interpreter = &mut self.interpreter;
             if let Some(line) = rejoiner.add(&text, place, &mut |message| interpreter.known_of(message)) {
-                self.rejoined(line, sink);
+                self.rejoined(&line, sink);
             }
             self.lookback.passed(self.lines);
             return;
@@ -387,7 +387,7 @@ impl<'p> LogReader<'p> {
     }
 
     /// A line as it was before a terminal broke it.
-    fn rejoined(&mut self, line: Rejoined, sink: Sink<'_>) {
+    fn rejoined(&mut self, line: &Rejoined, sink: Sink<'_>) {
         let plain = prefix::without_colours(&line.text);
         let unwrapped = prefix::unwrap(&plain);
         let whole = if unwrapped.partial || self.assembly.is_open() {

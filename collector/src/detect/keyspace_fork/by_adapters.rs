@@ -17,8 +17,11 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Ids by the adapter's name, with the observation that tells each.
+type Ids = BTreeMap<String, (String, Observation)>;
+
 fn by_id(view: &View<'_>) -> Vec<Finding> {
-    let loaded: Vec<(&Member, BTreeMap<String, (String, Observation)>)> = view
+    let loaded: Vec<(&Member, Ids)> = view
         .roster()
         .members()
         .map(|member| (member, ids(view, member)))
@@ -48,7 +51,7 @@ fn by_id(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// The id that a member gave each adapter at its last load, where its keys hold it.
-fn ids(view: &View<'_>, member: &Member) -> BTreeMap<String, (String, Observation)> {
+fn ids(view: &View<'_>, member: &Member) -> Ids {
     let mut ids = BTreeMap::new();
     for observation in view.worker(&member.id).iter() {
         let Body::AdminCall(call) = &observation.body else { continue };
