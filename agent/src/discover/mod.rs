@@ -39,6 +39,8 @@ use tree::{Forest, Root, grow, is_leader};
 const LASTING: u32 = 2;
 /// Looks at which descriptors 1 and 2 are read again: a new process may still be redirecting them.
 const SETTLING: u32 = 3;
+/// Scans that miss a worker before it is told gone without having heard how it ended.
+const UNHEARD_SCANS: u32 = 2;
 /// Ends that are kept for workers of which something still lives.
 const MAX_EXITS: usize = 1024;
 /// Processes of one worker that are told.
@@ -52,6 +54,10 @@ pub struct Discovery<'p> {
     table: Table<'p>,
     workers: BTreeMap<ProcessKey, Tracked<'p>>,
     exits: BTreeMap<ProcessKey, (Exit, WallTime)>,
+    /// Somebody calls [`Self::exited`].
+    hears_exits: bool,
+    /// Workers that are gone and whose end was not heard yet, with the scans since.
+    unheard: BTreeMap<ProcessKey, u32>,
     report: ScanReport,
 }
 
@@ -85,8 +91,16 @@ impl<'p> Discovery<'p> {
             table: Table::new(packs, scope),
             workers: BTreeMap::new(),
             exits: BTreeMap::new(),
+            hears_exits: false,
+            unheard: BTreeMap::new(),
             report: ScanReport::default(),
         }
+    }
+
+    /// Ends of processes are told by [`Self::exited`], maybe a little after a scan misses the process.
+    #[must_use]
+    pub fn hearing_exits(self, hears_exits: bool) -> Self {
+        Self { hears_exits, ..self }
     }
 
     /// The node on which it looks.
@@ -141,7 +155,13 @@ impl<'p> Discovery<'p> {
 
     /// A process ended, with all its threads.
     pub fn exited(&mut self, system: &dyn Processes, pid: u32, exit: Exit, at: WallTime) -> Vec<Change> {
-        let Some(known) = self.table.all.get(&pid) else { return Vec::new() };
+        let Some(known) = self.table.all.get(&pid) else {
+            let Some(key) = self.unheard.keys().find(|key| key.pid == pid).copied() else {
+                return Vec::new();
+            };
+            self.exits.insert(key, (exit, at));
+            return self.compare(system, at, false);
+        };
         let key = known.key;
         // The number may have been used again before this was heard.
         let lives = system.stat(pid).is_ok_and(|stat| stat.start == key.start && !stat.is_over());
@@ -180,8 +200,16 @@ impl<'p> Discovery<'p> {
         let gone: Vec<ProcessKey> =
             self.workers.iter().filter(|(key, tracked)| is_gone(key, tracked)).map(|(key, _)| *key).collect();
         for key in gone {
-            let Some(tracked) = self.workers.remove(&key) else { continue };
             let exit = self.exits.remove(&key);
+            if exit.is_none() && self.hears_exits && self.table.get(key).is_none() {
+                let scans = self.unheard.entry(key).or_default();
+                *scans += u32::from(is_scan);
+                if *scans < UNHEARD_SCANS {
+                    continue;
+                }
+            }
+            self.unheard.remove(&key);
+            let Some(tracked) = self.workers.remove(&key) else { continue };
             let at = exit.map_or(now, |(_, at)| at);
             changes.push(Change::Gone { worker: tracked.told.id, exit: exit.map(|(exit, _)| exit), at });
         }

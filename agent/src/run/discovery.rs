@@ -100,7 +100,8 @@ impl Found {
         let (sender, news) = sync_channel(NEWS);
         let roll = Roll::new(around.below("workers.json"), node.boot_id.clone());
         let found = Self {
-            discovery: Discovery::new(packs, node.clone(), options.scope.clone()),
+            discovery: Discovery::new(packs, node.clone(), options.scope.clone())
+                .hearing_exits(loader.is_some()),
             access: Arc::clone(access),
             node: node.clone(),
             loader,

@@ -240,3 +240,30 @@ fn parents_in_a_circle_end() {
     system.start(101, 100, SGLANG);
     assert_eq!(found(&discovery().scan(&system, NOW).unwrap()).len(), 1);
 }
+
+#[test]
+fn how_a_worker_ended_may_be_heard_after_a_scan_missed_it() {
+    let system = machine();
+    vllm(&system, 100, 10, VLLM);
+    let mut discovery = discovery().hearing_exits(true);
+    discovery.scan(&system, NOW).unwrap();
+    [100, 101, 103].map(|pid| system.end(pid));
+    assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
+    let exit = Exit { signal: None, status: Some(3) };
+    let changes = discovery.exited(&system, 100, exit, NOW);
+    let [Change::Gone { exit: Some(told), .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!(*told, exit);
+    assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
+}
+
+#[test]
+fn a_worker_whose_end_nobody_tells_is_gone_with_the_second_scan_that_misses_it() {
+    let system = machine();
+    vllm(&system, 100, 10, VLLM);
+    let mut discovery = discovery().hearing_exits(true);
+    discovery.scan(&system, NOW).unwrap();
+    [100, 101, 103].map(|pid| system.end(pid));
+    assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
+    let changes = discovery.scan(&system, NOW).unwrap();
+    assert!(matches!(changes.as_slice(), [Change::Gone { exit: None, .. }]), "{changes:?}");
+}
