@@ -247,7 +247,9 @@ fn how_a_worker_ended_may_be_heard_after_a_scan_missed_it() {
     vllm(&system, 100, 10, VLLM);
     let mut discovery = discovery().hearing_exits(true);
     discovery.scan(&system, NOW).unwrap();
-    [100, 101, 103].map(|pid| system.end(pid));
+    for pid in [100, 101, 103] {
+        system.end(pid);
+    }
     assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
     let exit = Exit { signal: None, status: Some(3) };
     let changes = discovery.exited(&system, 100, exit, NOW);
@@ -262,7 +264,9 @@ fn a_worker_whose_end_nobody_tells_is_gone_with_the_second_scan_that_misses_it()
     vllm(&system, 100, 10, VLLM);
     let mut discovery = discovery().hearing_exits(true);
     discovery.scan(&system, NOW).unwrap();
-    [100, 101, 103].map(|pid| system.end(pid));
+    for pid in [100, 101, 103] {
+        system.end(pid);
+    }
     assert_eq!(discovery.scan(&system, NOW).unwrap(), []);
     let changes = discovery.scan(&system, NOW).unwrap();
     assert!(matches!(changes.as_slice(), [Change::Gone { exit: None, .. }]), "{changes:?}");
