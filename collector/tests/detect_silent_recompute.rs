@@ -408,3 +408,26 @@ fn the_tokens_of_one_statement_on_several_requests_are_counted_once() {
     let found = scene.only(&RECOMPUTE);
     assert_eq!((found.confidence, found.count, found.tokens), (Confidence::Confirmed, 2, 3072));
 }
+
+/// A complaint that names its request beside a load without a name.
+fn complained(with_lookup: bool) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0").decode();
+    if with_lookup {
+        scene.at("08:00:10").on("e0").tell(looked_up("chatcmpl-a1", 300, 256, 256));
+    }
+    let Body::KvLoad(load) = load_failed(Tier::Storage, Cause::LoadMiss) else { return scene };
+    let named = KvLoad { request_ids: vec!["chatcmpl-a1".to_owned()], ..load };
+    scene.at("08:00:11").on("e0").tell(Body::KvLoad(named));
+    let Body::CacheUse(used) = retrieved("", 0) else { return scene };
+    scene.at("08:00:11").on("e0").tell(Body::CacheUse(CacheUse { needed: Some(256), ..used }));
+    scene
+}
+
+#[test]
+fn the_tokens_of_a_load_without_a_name_are_those_of_the_complaint_beside_it_once() {
+    for with_lookup in [false, true] {
+        let found = complained(with_lookup).only(&RECOMPUTE);
+        assert_eq!((found.count, found.tokens), (1, 256), "with a lookup: {with_lookup}");
+    }
+}

@@ -394,7 +394,10 @@ impl Reports {
             trouble.add(&report.observation);
             let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
             let beside = || match (&cause_of_load, load.tier.as_ref(), load.request_ids.len()) {
-                (Cause::LoadMiss, Some(Tier::Storage), 1) => {
+                // A load that is seen to fall short tells its tokens itself.
+                (Cause::LoadMiss, Some(Tier::Storage), 1)
+                    if !short_load::tells(view, worker, &report.observation) =>
+                {
                     short_load::missing_beside(view, worker, &report.observation)
                 }
                 _ => None,
