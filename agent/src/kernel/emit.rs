@@ -6,6 +6,10 @@ use crate::kernel::names::ArtifactName;
 use crate::kernel::record::FileSystem;
 use crate::source::{Sink, SourceContext};
 use kvprov_model::observation::{Artifact, ArtifactAction, Body, Observation, SourceKind};
+use std::fmt::Write;
+
+/// Room for what is said of an artifact beside its key.
+const WORDS: usize = 96;
 
 /// Writes observations of one source. Counts those of one record, so that each gets an id of its own.
 pub(crate) struct Emitter<'a, 's> {
@@ -55,19 +59,24 @@ impl<'a, 's> Emitter<'a, 's> {
             Some(file_system) => {
                 let FileSystem { name: fs, .. } = file_system;
                 match file_system.inside(&name.store_dir) {
-                    Some(directory) => format!("file:{fs}:{directory}"),
-                    None => format!("file:{fs}:{}", self.mounts.directory(fs, &name.store_dir)),
+                    Some(directory) => ["file:", fs, ":", directory.as_str()].concat(),
+                    None => ["file:", fs, ":", self.mounts.directory(fs, &name.store_dir)].concat(),
                 }
             }
-            None => format!("file:{}:{}", self.source.node, name.store_dir),
+            None => ["file:", self.source.node.0.as_str(), ":", name.store_dir.as_str()].concat(),
         };
-        let amount = match (what.bytes, what.wanted) {
-            (Some(bytes), Some(wanted)) if bytes != wanted => format!(" {bytes} of {wanted} B"),
-            (Some(bytes), _) => format!(" {bytes} B"),
-            _ => String::new(),
+        // One allocation: this is told for every artifact that was read or written.
+        let mut says = String::with_capacity(WORDS + name.key.len());
+        let written = match (what.bytes, what.wanted) {
+            (Some(bytes), Some(wanted)) if bytes != wanted => {
+                write!(says, "{} {bytes} of {wanted} B: {}", what.action, name.key)
+            }
+            (Some(bytes), _) => write!(says, "{} {bytes} B: {}", what.action, name.key),
+            _ => write!(says, "{}: {}", what.action, name.key),
         };
-        let remark = what.remark.map(|words| format!(" ({words})")).unwrap_or_default();
-        let says = format!("{}{amount}: {}{remark}", what.action, name.key);
+        let remarked = what.remark.map(|words| write!(says, " ({words})"));
+        // Writing to memory does not fail.
+        let _ = (written, remarked);
         let body = Body::Artifact(Artifact {
             store: Some(store),
             key: Some(name.key.clone()),

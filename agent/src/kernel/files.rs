@@ -7,6 +7,7 @@
 //! Bounded: open files, temporary files and known names each have a capacity; what makes room is counted.
 
 use crate::kernel::emit::{Emitter, Happening};
+use crate::kernel::file_key::{ByProcess, FileKey, Wanted};
 use crate::kernel::handle::{FileUse, Handle, Stamp};
 use crate::kernel::known::Known;
 use crate::kernel::names::{ArtifactName, FileRole};
@@ -24,8 +25,6 @@ const TEMPORARY_FILES: usize = 16 * 1024;
 const KNOWN_NAMES: usize = 256 * 1024;
 /// Opens of one file within this time are one use, where no close tells them apart.
 const ONE_USE: i64 = SECOND;
-/// Process and path.
-type FileKey = (i64, Arc<str>);
 
 /// An open file and what its name is.
 #[derive(Debug)]
@@ -54,6 +53,11 @@ pub(crate) struct Step<'r> {
     pub stamp: Stamp,
 }
 
+/// Looks up without a key.
+fn by<'w>(wanted: &'w Wanted<'w>) -> &'w (dyn ByProcess + 'w) {
+    wanted
+}
+
 // === impl Step ===
 
 impl<'r> Step<'r> {
@@ -65,7 +69,11 @@ impl<'r> Step<'r> {
     }
 
     fn key(&self) -> FileKey {
-        (self.record.pid, Arc::clone(self.path))
+        FileKey { pid: self.record.pid, path: Arc::clone(self.path) }
+    }
+
+    fn wanted(&self) -> Wanted<'r> {
+        Wanted { pid: self.record.pid, path: self.path }
     }
 }
 
@@ -121,7 +129,7 @@ impl Files {
 
     /// What is known, to be put back by [`Files::restore`].
     pub(crate) fn keep(&self, take: &mut dyn FnMut(Kept)) {
-        for ((pid, path), file) in self.open.in_order() {
+        for (FileKey { pid, path }, file) in self.open.in_order() {
             take(Kept::Open {
                 pid: *pid,
                 path: path.to_string(),
@@ -129,7 +137,7 @@ impl Files {
                 handle: file.handle.clone(),
             });
         }
-        for ((pid, path), last) in self.temporary.in_order() {
+        for (FileKey { pid, path }, last) in self.temporary.in_order() {
             take(Kept::Temporary { pid: *pid, path: path.to_string(), last: *last });
         }
         let too_many = self.known.len().saturating_sub(NAMES);
@@ -146,9 +154,9 @@ impl Files {
                 let path: Arc<str> = path.into();
                 let role = role(&path);
                 let file_system = fs.map(|fs| Arc::new(fs.into()));
-                self.open.insert((pid, path), OpenFile { handle, role, file_system });
+                self.open.insert(FileKey { pid, path }, OpenFile { handle, role, file_system });
             }
-            Kept::Temporary { pid, path, last } => drop(self.temporary.insert((pid, path.into()), last)),
+            Kept::Temporary { pid, path, last } => drop(self.temporary.insert(FileKey { pid, path: path.into() }, last)),
             Kept::Known { path, known } => drop(self.known.insert(path.into(), known)),
             Kept::Listing { thread, directory, last } => self.scans.restore(thread, directory, last),
             Kept::Burst { .. } | Kept::Load { .. } => {}
@@ -157,7 +165,7 @@ impl Files {
 
     /// Whether a close at a place ends a use that is known.
     pub(crate) fn has_use(&self, pid: i64, path: &Arc<str>, place: Place) -> bool {
-        self.open.get(&(pid, Arc::clone(path))).is_some_and(|file| file.handle.is_closed_by(place))
+        self.open.get(by(&Wanted { pid, path })).is_some_and(|file| file.handle.is_closed_by(place))
     }
 
     fn opened(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
@@ -178,7 +186,7 @@ impl Files {
         if step.artifact().is_some() || **step.role == FileRole::Temporary {
             self.scans.end(record.thread());
         }
-        if let Some(OpenFile { handle, .. }) = self.open.get_mut(&step.key()) {
+        if let Some(OpenFile { handle, .. }) = self.open.get_mut(by(&step.wanted())) {
             let same_use = match (handle.last.wall, step.stamp.wall) {
                 (Some(last), Some(now)) => now.since(last) <= ONE_USE,
                 _ => true,
@@ -187,7 +195,7 @@ impl Files {
                 handle.reopen(record, step.stamp);
                 return;
             }
-            self.end_use(&step.key(), losses, emitter);
+            self.end_use(step.key(), losses, emitter);
         }
         self.insert_open(step, Handle::new(Some(record), step.stamp), losses, emitter);
     }
@@ -240,17 +248,17 @@ impl Files {
         emitter: &mut Emitter<'_, '_>,
         change: impl FnOnce(&mut Handle),
     ) {
-        if **step.role == FileRole::Other && self.open.get(&step.key()).is_none() {
+        if **step.role == FileRole::Other && self.open.get(by(&step.wanted())).is_none() {
             return;
         }
         if step.record.op == Operation::Read && step.record.ret == Some(ESTALE) {
             if let Some(name) = step.artifact() {
-                self.open.remove(&step.key());
+                self.open.remove(by(&step.wanted()));
                 self.not_there(step, name, losses, emitter);
             }
             return;
         }
-        if let Some(OpenFile { handle, .. }) = self.open.get_mut(&step.key()) {
+        if let Some(OpenFile { handle, .. }) = self.open.get_mut(by(&step.wanted())) {
             change(handle);
             return;
         }
@@ -262,15 +270,15 @@ impl Files {
 
     fn closed(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         let last =
-            self.open.get_mut(&step.key()).is_some_and(|OpenFile { handle, .. }| handle.close(step.stamp));
+            self.open.get_mut(by(&step.wanted())).is_some_and(|OpenFile { handle, .. }| handle.close(step.stamp));
         if last {
-            self.end_use(&step.key(), losses, emitter);
+            self.end_use(step.key(), losses, emitter);
         }
     }
 
-    fn end_use(&mut self, key: &FileKey, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
-        if let Some(file) = self.open.remove(key) {
-            self.conclude(key.clone(), file, losses, emitter);
+    fn end_use(&mut self, key: FileKey, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
+        if let Some(file) = self.open.remove(&key) {
+            self.conclude(key, file, losses, emitter);
         }
     }
 
@@ -281,8 +289,8 @@ impl Files {
         match &*role {
             FileRole::Artifact(name) => {
                 let present = !matches!(end, FileUse::Refused { .. });
-                self.note(&key.1, file_system.as_deref(), present, losses);
-                emitter.artifact(handle.last, &happening(name, file_system.as_deref(), end, key.0));
+                self.note(&key.path, file_system.as_deref(), present, losses);
+                emitter.artifact(handle.last, &happening(name, file_system.as_deref(), end, key.pid));
             }
             // One that had to make room only leaves the size of its artifact unknown.
             _ => drop(self.temporary.insert(key, end)),
@@ -303,8 +311,8 @@ impl Files {
         };
         self.scans.end(record.thread());
         let file_system = record.fs.as_deref();
-        let from_handle = self.open.remove(&step.key()).map(|file| file.handle.ended());
-        let written = from_handle.or_else(|| self.temporary.remove(&step.key()));
+        let from_handle = self.open.remove(by(&step.wanted())).map(|file| file.handle.ended());
+        let written = from_handle.or_else(|| self.temporary.remove(by(&step.wanted())));
         if !record.succeeded() {
             if let Some(FileRole::Artifact(name)) = target {
                 let bytes = written.and_then(FileUse::bytes);
@@ -336,7 +344,7 @@ impl Files {
             }
             _ => {
                 if let Some(end) = written {
-                    self.temporary.insert((record.pid, Arc::clone(new_path)), end);
+                    self.temporary.insert(FileKey { pid: record.pid, path: Arc::clone(new_path) }, end);
                 }
             }
         }
@@ -344,7 +352,7 @@ impl Files {
 
     fn unlinked(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         let record = step.record;
-        self.temporary.remove(&step.key());
+        self.temporary.remove(by(&step.wanted()));
         let Some(name) = step.artifact() else {
             // A clear removes temporary files as well; that is part of going through the listing.
             self.scans.covers(record.thread(), step.path, step.stamp.wall);
@@ -366,7 +374,7 @@ impl Files {
 
     fn looked_at(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
         let Some(name) = step.artifact() else { return };
-        if self.open.get(&step.key()).is_some() {
+        if self.open.get(by(&step.wanted())).is_some() {
             return; // the size of an open file, no lookup
         }
         if step.record.succeeded() {

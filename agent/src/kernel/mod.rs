@@ -6,10 +6,12 @@
 //! counted with a reason. Who else wrote or removed a file is concluded by the collector, from all workers together.
 
 mod emit;
+mod file_key;
 mod files;
 pub mod flags;
 mod handle;
 mod known;
+mod last_roles;
 pub mod live;
 mod model_files;
 pub mod mounts;
@@ -25,19 +27,16 @@ pub use mounts::Mounts;
 pub use names::{ArtifactName, FileRole, ModelFile, Names};
 pub use record::{FileSystem, Operation, Record};
 
-use crate::source::bounded::Bounded;
 use crate::source::{Losses, Place, Sink, SourceContext};
 use emit::Emitter;
 use files::{Files, Step};
 use handle::Stamp;
 use kvprov_model::clock::{SECOND, WallTime};
+use last_roles::LastRoles;
 use model_files::ModelFiles;
 use sockets::Sockets;
 use state::Kept;
 use std::sync::Arc;
-
-/// Names whose role is remembered, because records of one file follow each other.
-const ROLES: usize = 4096;
 
 /// Longest path that is looked at, in bytes; Linux allows 4096.
 const MAX_PATH: usize = 8192;
@@ -61,9 +60,7 @@ pub struct KernelReader<'n> {
     source: SourceContext,
     names: &'n dyn Names,
     mounts: Mounts,
-    roles: Bounded<Arc<str>, Arc<FileRole>>,
-    /// The last one that was asked for: records of one file follow each other, and share its path.
-    last_role: Option<(Arc<str>, Arc<FileRole>)>,
+    roles: LastRoles,
     files: Files,
     sockets: Sockets,
     model_files: ModelFiles,
@@ -81,8 +78,7 @@ impl<'n> KernelReader<'n> {
             source,
             names,
             mounts: Mounts::default(),
-            roles: Bounded::new(ROLES),
-            last_role: None,
+            roles: LastRoles::default(),
             files: Files::new(),
             sockets: Sockets::default(),
             model_files: ModelFiles::default(),
@@ -122,21 +118,23 @@ impl<'n> KernelReader<'n> {
             return;
         }
         let path = record.path.as_ref().filter(|path| !path.is_empty() && path.len() <= MAX_PATH);
-        let role = path.map(|path| self.role(path));
         let target = match (record.op, record.path2.as_ref()) {
-            (Operation::Rename, Some(path2)) if path2.len() <= MAX_PATH => Some(self.role(path2)),
+            (Operation::Rename, Some(path2)) if path2.len() <= MAX_PATH => {
+                Some(Arc::clone(self.roles.of(path2, self.names)))
+            }
             _ => None,
         };
+        let role = path.map(|path| self.roles.of(path, self.names));
         let mut emitter = Emitter::new(&self.source, &self.mounts, sink);
         let (Some(path), Some(role)) = (path, role) else {
             self.sockets.step(record, stamp, &mut self.quiet, &mut emitter);
             return;
         };
-        if let (FileRole::Model(file), Operation::Open, true) = (&*role, record.op, record.succeeded()) {
+        if let (FileRole::Model(file), Operation::Open, true) = (&**role, record.op, record.succeeded()) {
             self.model_files.opened(record.pid, path, file, stamp, &mut self.losses, &mut emitter);
             return;
         }
-        let step = Step { record, path, role: &role, stamp };
+        let step = Step { record, path, role, stamp };
         self.files.step(step, target.as_deref(), &mut self.losses, &mut emitter);
     }
 
@@ -195,23 +193,5 @@ impl<'n> KernelReader<'n> {
             losses: self.losses.clone(),
             control_bursts: self.quiet.of("control traffic"),
         }
-    }
-
-    fn role(&mut self, path: &Arc<str>) -> Arc<FileRole> {
-        if let Some((last, role)) = &self.last_role
-            && Arc::ptr_eq(last, path)
-        {
-            return Arc::clone(role);
-        }
-        let role = match self.roles.get(&**path) {
-            Some(role) => Arc::clone(role),
-            None => {
-                let role = Arc::new(self.names.role(path));
-                self.roles.insert(Arc::clone(path), Arc::clone(&role));
-                role
-            }
-        };
-        self.last_role = Some((Arc::clone(path), Arc::clone(&role)));
-        role
     }
 }
