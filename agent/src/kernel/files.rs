@@ -156,7 +156,9 @@ impl Files {
                 let file_system = fs.map(|fs| Arc::new(fs.into()));
                 self.open.insert(FileKey { pid, path }, OpenFile { handle, role, file_system });
             }
-            Kept::Temporary { pid, path, last } => drop(self.temporary.insert(FileKey { pid, path: path.into() }, last)),
+            Kept::Temporary { pid, path, last } => {
+                drop(self.temporary.insert(FileKey { pid, path: path.into() }, last))
+            }
             Kept::Known { path, known } => drop(self.known.insert(path.into(), known)),
             Kept::Listing { thread, directory, last } => self.scans.restore(thread, directory, last),
             Kept::Burst { .. } | Kept::Load { .. } => {}
@@ -269,8 +271,10 @@ impl Files {
     }
 
     fn closed(&mut self, step: Step<'_>, losses: &mut Losses, emitter: &mut Emitter<'_, '_>) {
-        let last =
-            self.open.get_mut(by(&step.wanted())).is_some_and(|OpenFile { handle, .. }| handle.close(step.stamp));
+        let last = self
+            .open
+            .get_mut(by(&step.wanted()))
+            .is_some_and(|OpenFile { handle, .. }| handle.close(step.stamp));
         if last {
             self.end_use(step.key(), losses, emitter);
         }
