@@ -268,3 +268,25 @@ fn the_end_of_a_worker_is_known() {
     scene.worker("p0").prefill().gone("08:00:05");
     assert_eq!(roster(&scene).get(&WorkerId::from("p0")).unwrap().gone, Some(clock("08:00:05")));
 }
+
+#[test]
+fn an_endpoint_is_of_the_worker_that_has_its_port_else_of_the_only_one_of_the_role() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().fact(fact::HTTP_ADDRESS, "10.0.0.1:8100");
+    scene.worker("d0").decode().fact(fact::HTTP_ADDRESS, "10.0.0.1:8200");
+    scene.worker("d1").decode().fact(fact::HTTP_ADDRESS, "10.0.0.2:8200");
+    scene.worker("d2").decode().fact(fact::HTTP_ADDRESS, "10.0.0.3:8300");
+    let roster = roster(&scene);
+    let found =
+        |endpoint, role: Role| roster.by_endpoint(endpoint, &role, None).map(|member| member.id.0.clone());
+    assert_eq!(found(Some("http://engine-c:8300/v1"), Role::Decode).as_deref(), Some("d2"));
+    assert_eq!(
+        found(Some("10.9.9.9:8100"), Role::Decode).as_deref(),
+        Some("p0"),
+        "the port says more than the role"
+    );
+    assert_eq!(found(Some("10.0.0.1:8200"), Role::Decode), None, "two have that port");
+    assert_eq!(found(Some("10.0.0.1:8999"), Role::Prefill).as_deref(), Some("p0"));
+    assert_eq!(found(None, Role::Prefill).as_deref(), Some("p0"));
+    assert_eq!(found(None, Role::Decode), None);
+}

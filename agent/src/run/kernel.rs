@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
 use std::time::{Duration, Instant};
 
 /// The ring is looked at so often although nothing woke this thread: the programs wake it only for much.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const LOOK_EVERY: Duration = Duration::from_millis(60);
 /// Commands come in a row, and who gives one waits for it: for a while after one the next is looked for so often.
 const LOOK_SOON: Duration = Duration::from_millis(2);
 const SOON: Duration = Duration::from_millis(200);

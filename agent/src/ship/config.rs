@@ -104,7 +104,7 @@ impl ShipConfig {
             gzip: false,
             batch_records: 2048,
             batch_bytes: 1 << 20,
-            linger: Duration::from_millis(200),
+            linger: Duration::from_millis(300),
             timeout: Duration::from_secs(10),
             backoff: Duration::from_millis(250),
             backoff_max: Duration::from_secs(30),

@@ -99,6 +99,30 @@ fn what_was_not_released_is_handed_out_again_at_its_place() {
 }
 
 #[test]
+fn room_is_given_back_up_to_a_record_and_nowhere_else() {
+    let Some(mut lab) = lab() else { return };
+    let waiting = perl(&busy(20));
+    lab.kernel.watch(waiting.pid(), watch::FILES).unwrap();
+    waiting.run();
+    let mut positions = Vec::new();
+    lab.ring.peek(10, |position, _| positions.push(position)).unwrap();
+    let all = lab.ring.held();
+    lab.ring.release_up_to(positions[3] + 1);
+    assert_eq!(lab.ring.held(), all, "no record begins there");
+    lab.ring.release_up_to(positions[3]);
+    assert_eq!(lab.ring.held(), all - (positions[3] - positions[0]));
+    let rest = lab.ring.held();
+    lab.ring.release_up_to(positions[1]);
+    assert_eq!(lab.ring.held(), rest, "it was given back before");
+    lab.ring.release_up_to(u64::MAX - 7);
+    assert_eq!(lab.ring.held(), 0, "what was not handed out stays");
+    let mut next = Vec::new();
+    lab.ring.peek(1, |position, _| next.push(position)).unwrap();
+    assert!(next[0] > positions[9]);
+    lab.drain();
+}
+
+#[test]
 fn a_ring_takes_no_other_descriptor_and_no_other_size() {
     use kvprov_agent_common::ring::Ring;
     let file = || std::fs::File::open("/dev/null").unwrap().into();
