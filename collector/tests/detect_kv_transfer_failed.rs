@@ -376,6 +376,21 @@ fn a_side_that_sends_leaves_its_count_to_the_one_that_receives() {
     assert_eq!(scene.only(&FAILED).count, 3);
 }
 
+#[test]
+fn reads_of_a_store_that_only_a_counter_tells_are_suspected_to_be_recomputed() {
+    let failed_reads = kvprov_model::counter::STORE_FAILED_READS;
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(counted("08:00:00", &[(failed_reads, 3.0)]));
+    scene.assert_quiet(&FAILED);
+    let found = scene.only(&Detector::SilentRecompute);
+    assert_eq!((found.confidence, found.cause), (Confidence::Suspected, Cause::LoadMiss));
+    let mut scene = Scene::new();
+    scene.worker("e0");
+    scene.at("08:00:10").on("e0").tell(totals(&[(failed_reads, 3.0)]));
+    scene.assert_silent();
+}
+
 // === one request under two ids ===
 
 #[test]

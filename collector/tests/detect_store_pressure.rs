@@ -51,6 +51,15 @@ fn refused_writes_are_pressure_although_evictions_work() {
 }
 
 #[test]
+fn writes_that_failed_for_no_known_reason_are_suspected() {
+    let mut scene = master();
+    scene.at("08:01:00").on("m0").tell(counted("08:00:00", &[(counter::STORE_FAILED_WRITES, 12.0)]));
+    let found = scene.only(&PRESSURE);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 12));
+    assert!(names_unknown(&found, "why"), "{:?}", found.unknown);
+}
+
+#[test]
 fn words_of_client_and_master_are_one_finding() {
     let mut scene = master();
     scene.worker("e0").both().uses("mooncake:m0");

@@ -62,6 +62,8 @@ crate::documented_constants! {
     STORE_EVICTED_BYTES = "store.eviction.bytes";
     /// Writes that a store refused for want of space.
     STORE_REFUSED_WRITES = "store.refused_writes";
+    /// Writes to a store that failed, for want of space or otherwise.
+    STORE_FAILED_WRITES = "store.failed_writes";
     /// Reads that a store could not serve although it lists the key.
     STORE_FAILED_READS = "store.failed_reads";
     /// Bytes in use now.

@@ -1,6 +1,7 @@
 //! Hands one log of a bundle to the log reader.
 
 use crate::bundle::declared::Identity;
+use crate::bundle::pasted::Pasted;
 use crate::bundle::report::LineCounts;
 use crate::bundle::spec::SourceSpec;
 use crate::logs::{Copied, LogOptions, LogReader, MAX_COPIED};
@@ -9,7 +10,11 @@ use kvprov_model::clock::WallTime;
 use kvprov_packs::{Matcher, Packs};
 
 /// Reads one log in chunks.
-pub(crate) struct LogInput<'p>(LogReader<'p>);
+pub(crate) struct LogInput<'p> {
+    reader: LogReader<'p>,
+    /// What a paste put around the log, and the text until it is whole: at most [`MAX_COPIED`] bytes.
+    pasted: Option<(Pasted, Vec<u8>)>,
+}
 
 // === impl LogInput ===
 
@@ -21,24 +26,37 @@ impl<'p> LogInput<'p> {
         packs: &'p Packs,
         matcher: &'p Matcher,
     ) -> Self {
+        let text = copy(source);
+        let pasted = text.as_deref().and_then(Pasted::of);
+        let copied = text.map(|text| match pasted {
+            Some(pasted) => Copied::of(&pasted.clean(&text)),
+            None => Copied::of(&text),
+        });
         let options = LogOptions {
             engine: identity.engine.clone(),
             version: identity.engine_version.clone(),
             timezone_seconds: source.zone_seconds,
             year: source.year,
             mtime: modified(source),
-            copied: copied(source),
+            copied,
         };
-        Self(LogReader::new(context, options, matcher, packs))
+        let reader = LogReader::new(context, options, matcher, packs);
+        Self { reader, pasted: pasted.map(|pasted| (pasted, Vec::new())) }
     }
 
     pub(crate) fn feed(&mut self, chunk: &[u8], sink: Sink<'_>) {
-        self.0.push(chunk, sink);
+        match &mut self.pasted {
+            Some((_, held)) => held.extend_from_slice(chunk),
+            None => self.reader.push(chunk, sink),
+        }
     }
 
     pub(crate) fn finish(mut self, sink: Sink<'_>) -> (LineCounts, Losses) {
-        self.0.finish(sink);
-        let counts = self.0.counts();
+        if let Some((pasted, held)) = self.pasted.take() {
+            self.reader.push(&pasted.clean(&held), &mut *sink);
+        }
+        self.reader.finish(sink);
+        let counts = self.reader.counts();
         let mut losses = Losses::default();
         losses.add("line too long", counts.too_long);
         losses.add("no UTF-8", counts.not_utf8);
@@ -60,11 +78,11 @@ fn modified(source: &SourceSpec) -> Option<WallTime> {
     i64::try_from(since.as_nanos()).ok().map(WallTime)
 }
 
-/// Whether a log may be a person's copy. What cannot be read is told when it is read in earnest.
-fn copied(source: &SourceSpec) -> Option<Copied> {
+/// The text of a log that may be a person's copy. What cannot be read is told when it is read in earnest.
+fn copy(source: &SourceSpec) -> Option<Vec<u8>> {
     let metadata = source.path.metadata().ok()?;
     if !metadata.is_file() || metadata.len() > MAX_COPIED {
         return None;
     }
-    Some(Copied::of(&std::fs::read(&source.path).ok()?))
+    std::fs::read(&source.path).ok()
 }

@@ -10,6 +10,7 @@ mod inside;
 mod log_input;
 mod loose;
 mod manifest;
+mod pasted;
 mod problem;
 mod read;
 mod report;

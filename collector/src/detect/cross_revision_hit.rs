@@ -10,7 +10,8 @@ mod by_store;
 
 use super::draft::Draft;
 use super::{Subject, words};
-use crate::view::View;
+use crate::view::{Member, View};
+use kvprov_model::fact;
 use kvprov_model::factor::Factors;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 
@@ -53,6 +54,30 @@ fn difference(made: &Factors, used: &Factors) -> Option<(Cause, Confidence, Stri
         confidence,
         format!("{factor} {} made it, {} used it", short(&a.value), short(&b.value)),
     ))
+}
+
+/// The element type in which two sides keep KV, where both are known and differ: bytes of the one that are read as the other
+/// are something else. A type of its own for KV stands over the model's.
+fn element_type(made: &Member, used: &Member) -> Option<(Cause, Confidence, String)> {
+    let (made, used) = (element_type_of(made)?, element_type_of(used)?);
+    (made != used).then(|| {
+        let what = format!("KV is {made} on one side, {used} on the other");
+        (Cause::Representation, Confidence::Suspected, what)
+    })
+}
+
+/// The element type of a worker's KV, under one of its names.
+fn element_type_of(member: &Member) -> Option<&str> {
+    let named = |name: &str| member.fact(name).filter(|value| *value != "auto");
+    let value = named(fact::KV_CACHE_DTYPE).or_else(|| named(fact::DTYPE))?;
+    Some(match value.strip_prefix("torch.").unwrap_or(value) {
+        "half" | "fp16" => "float16",
+        "bf16" => "bfloat16",
+        "float" | "fp32" => "float32",
+        "fp8" | "float8_e4m3fn" => "fp8_e4m3",
+        "float8_e5m2" => "fp8_e5m2",
+        other => other,
+    })
 }
 
 fn finish(draft: Draft, cause: &Cause, what: String) -> Finding {

@@ -47,12 +47,17 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
                 .extend(judge(&history, event, held).map(|(cause, held)| (key, event, held.clone(), cause)));
         });
     }
+    let mut last: BTreeMap<&WorkerId, usize> = BTreeMap::new();
+    for event in history.keys.values().flatten() {
+        let order = last.entry(&event.actor).or_insert(0);
+        *order = event.order().max(*order);
+    }
     // In the order of time: the first ones are shown, whichever keys come later.
     contradictions.sort_by_key(|(_, event, _, _)| event.order());
     for (key, event, held, cause) in &contradictions {
         let conflict = conflicts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
             let mut draft =
-                Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Suspected, store.as_str());
+                Draft::new(Detector::StoreConflict, cause.clone(), Confidence::Risk, store.as_str());
             draft.worker(event.actor.as_str());
             Conflict { draft, victims: BTreeSet::new(), keys: 0, felt: 0 }
         });
@@ -64,6 +69,11 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
             conflict.draft.proofs(history.clear_call(event));
         }
         conflict.draft.at(event.at);
+        // An owner that went on and asked for none of it shows that what an outsider removed was cold.
+        let owner_went_on = last.get(&*held.by).is_some_and(|order| *order > event.order());
+        if *cause != Cause::ForeignRemoval || !owner_went_on {
+            conflict.draft.at_least(Confidence::Suspected);
+        }
         if *cause == Cause::SizeMismatch {
             conflict.draft.at_least(Confidence::Confirmed);
         } else if let Some(reaction) = history.reaction(key, &held.by, event) {

@@ -65,6 +65,8 @@ fn events(store: &observation::Store) -> i64 {
 #[derive(Default)]
 struct Sign {
     refused: f64,
+    /// Writes that failed, for want of room or otherwise.
+    failed: f64,
     /// Waits for room.
     waits: f64,
     attempts: f64,
@@ -93,6 +95,7 @@ impl Sign {
                 };
                 let sign = Self {
                     refused: read(counter::STORE_REFUSED_WRITES),
+                    failed: read(counter::STORE_FAILED_WRITES),
                     attempts: read(counter::STORE_EVICTION_ATTEMPTS),
                     successes: read(counter::STORE_EVICTION_SUCCESSES),
                     evicted: read(counter::STORE_EVICTED_KEYS),
@@ -100,8 +103,8 @@ impl Sign {
                     undated,
                 };
                 let starved = sign.attempts > 0.0 && sign.successes == 0.0 && sign.evicted == 0.0;
-                let pressed =
-                    if undated { sign.refused > 0.0 && starved } else { sign.refused > 0.0 || starved };
+                let lost = sign.refused > 0.0 || sign.failed > 0.0;
+                let pressed = if undated { lost && starved } else { lost || starved };
                 pressed.then_some(sign)
             }
             _ => None,
@@ -113,6 +116,7 @@ impl Sign {
 struct Pressure {
     refused_by_words: f64,
     refused_by_counters: f64,
+    failed: f64,
     waits: f64,
     attempts: f64,
     successes: f64,
@@ -128,6 +132,7 @@ impl Pressure {
             SourceKind::Metrics => self.refused_by_counters += if sign.undated { 0.0 } else { sign.refused },
             _ => self.refused_by_words += if sign.undated { 0.0 } else { sign.refused },
         }
+        self.failed += if sign.undated { 0.0 } else { sign.failed };
         self.waits += sign.waits;
         self.attempts += sign.attempts;
         self.successes += sign.successes;
@@ -167,7 +172,7 @@ impl Pressure {
             Confidence::Suspected
         };
         let mut draft = Draft::new(Detector::StorePressure, cause.clone(), confidence, store);
-        draft.proofs(self.proofs.iter().take(16)).events(refused as u64);
+        draft.proofs(self.proofs.iter().take(16)).events(refused.max(self.failed) as u64);
         draft.at(self.proofs.iter().filter_map(|o| o.envelope.wall).max());
         for worker in &self.workers {
             draft.worker(worker.as_str());
@@ -179,6 +184,12 @@ impl Pressure {
             draft.unknown("whether room came free later");
         }
         let mut summary = format!("{store} cannot keep what is written: {refused:.0} writes refused");
+        if self.failed > 0.0 {
+            summary.push_str(&format!(", {:.0} failed", self.failed));
+            if refused == 0.0 && !starved {
+                draft.unknown("why writes failed: for want of room or otherwise");
+            }
+        }
         if self.waits > 0.0 {
             summary.push_str(&format!(", {:.0} waits for room", self.waits));
         }

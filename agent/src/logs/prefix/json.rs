@@ -99,13 +99,17 @@ pub(super) fn open(text: &str) -> Option<JsonLine> {
     Some(classify(object))
 }
 
-/// The error that an engine's answer carries, if the object is one: an abort is told in its finish reason or its error.
+/// The error that an engine's answer carries, if the object is one: an abort is told in its finish reason or its error,
+/// which stands in an object of its own, or flat in the answer.
 pub fn error_of_answer(object: &Map<String, Value>) -> Option<&str> {
-    const PLACES: [&[&str]; 4] = [
+    const PLACES: [&[&str]; 7] = [
         &["meta_info", "finish_reason", "message"],
         &["finish_reason", "message"],
         &["error", "message"],
         &["detail", "message"],
+        &["message"],
+        &["error"],
+        &["detail"],
     ];
     PLACES.iter().find_map(|place| {
         let (last, above) = place.split_last()?;

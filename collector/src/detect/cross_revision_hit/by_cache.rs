@@ -242,6 +242,9 @@ fn hits_after(view: &View<'_>, member: &Member, change: &Change) -> Vec<(&'stati
         let names = [counter::PREFIX_HITS, counter::CACHED_DEVICE];
         let mut hits = counted(view, member, &intervals, change, began, &names, &[Tier::Device]);
         if hits.is_empty() {
+            hits.extend(logged(view, member, change));
+        }
+        if hits.is_empty() {
             hits.extend(refused_reset(view, member, change).map(|refusal| (0.0, refusal)));
         }
         found.push(("prefix", hits));
@@ -317,6 +320,36 @@ fn counted(
         hits.extend(served.map(|answer| (0.0, answer.clone())));
     }
     hits
+}
+
+/// The first prompts that an engine's log tells after an update of its weights, where they hit its own cache: nothing was
+/// computed in between that could have put there what was hit. Whoever logs prompts logs a reset too, so a reset that is
+/// not told did not happen; one that is told a little earlier belongs to the update.
+fn logged(view: &View<'_>, member: &Member, change: &Change) -> Option<(f64, Observation)> {
+    let changed = change.at.filter(|_| change.cause == Cause::Weights && change.since.is_none())?;
+    let observations = view.worker(&member.id);
+    let prompts = || {
+        observations.iter().filter_map(|observation| match &observation.body {
+            Body::CacheUse(used)
+                if used.tier == Some(Tier::Device)
+                    && used.computed.is_some()
+                    && observation.envelope.source == SourceKind::Log =>
+            {
+                Some((observation, used))
+            }
+            _ => None,
+        })
+    };
+    let held_something = prompts()
+        .any(|(observation, used)| observation.envelope.wall < Some(changed) && used.computed > Some(0));
+    // A clock of whole seconds leaves open what of one second came first: only a later second is behind the change.
+    let (first, used) = prompts()
+        .filter(|(observation, _)| observation.envelope.wall > Some(changed))
+        .min_by_key(|(observation, _)| (observation.envelope.wall, observation.envelope.position))?;
+    let hit = used.hit.filter(|hit| *hit > 0)?;
+    let reset = emptied(view, &member.id, Some(changed.plus(-RESET_BEFORE_UPDATE)), &[Tier::Device]);
+    let is_emptied = reset.is_some_and(|at| Some(at) <= first.envelope.wall);
+    (held_something && !is_emptied).then(|| (hit as f64, first.clone()))
 }
 
 /// Answers that an engine's log tells behind the line of a change, before its cache was emptied.

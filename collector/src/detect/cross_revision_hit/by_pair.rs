@@ -1,6 +1,6 @@
 //! A decode worker pulled KV that a prefill worker of another revision had computed.
 
-use super::{difference, finish};
+use super::{difference, element_type, finish};
 use crate::detect::draft::Draft;
 use crate::detect::unarrived;
 use crate::view::{Member, View};
@@ -262,16 +262,7 @@ fn mismatch(
         }
     }
     // KV of another element type that was transferred all the same was read as something it is not.
-    [fact::DTYPE, fact::KV_CACHE_DTYPE].iter().find_map(|name| {
-        match (prefiller.fact(name), decoder.fact(name)) {
-            (Some(a), Some(b)) if a != b && a != "auto" && b != "auto" => Some((
-                Cause::Representation,
-                Confidence::Suspected,
-                format!("{name} is {a} on one side, {b} on the other"),
-            )),
-            _ => None,
-        }
-    })
+    element_type(prefiller, decoder)
 }
 
 /// Transfers that succeeded without any id that joins them to a prefill worker: with only one that could have

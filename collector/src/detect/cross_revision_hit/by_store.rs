@@ -2,7 +2,7 @@
 //!
 //! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content.
 
-use super::{difference, finish};
+use super::{difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
 use crate::view::View;
@@ -69,6 +69,12 @@ fn consumed(event: &Event) -> bool {
         && event.artifact().bytes.is_none_or(|bytes| bytes > 0)
 }
 
+/// Whether a reader wanted another size than was written: the store conflict of that tells it.
+fn differs_in_size(event: &Event, held: &Written) -> bool {
+    let wanted = event.artifact().bytes_wanted.or(event.artifact().bytes).filter(|bytes| *bytes > 0);
+    held.bytes.zip(wanted).is_some_and(|(written, wanted)| written != wanted)
+}
+
 fn judge(
     view: &View<'_>,
     event: &Event,
@@ -79,6 +85,13 @@ fn judge(
     };
     let (made, used) = (factors(&held.by, held.at), factors(&event.actor, event.at));
     if let Some((cause, confidence, what)) = difference(&made, &used) {
+        return Some((cause, confidence, what, Vec::new()));
+    }
+    if held.by != event.actor
+        && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
+        && !differs_in_size(event, held)
+        && let Some((cause, confidence, what)) = element_type(maker, reader)
+    {
         return Some((cause, confidence, what, Vec::new()));
     }
     if made.compare(&used, "weights") == Comparison::Equal && held.by != event.actor {

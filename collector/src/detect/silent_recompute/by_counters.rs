@@ -66,8 +66,13 @@ pub(super) fn add(
         if unexplained / answered < block || unexplained < 1.0 {
             continue;
         }
-        let failed = interval.increase(counter::TRANSFERS_FAILED);
-        let cause = if failed > 0.0 { Cause::TransferFailed } else { Cause::ParamsMissing };
+        let cause = if interval.increase(counter::TRANSFERS_FAILED) > 0.0 {
+            Cause::TransferFailed
+        } else if interval.increase(counter::STORE_FAILED_READS) > 0.0 {
+            Cause::LoadMiss
+        } else {
+            Cause::ParamsMissing
+        };
         let draft = draft_for(drafts, &cause, worker);
         draft.proof(&interval.observation).tokens(unexplained).events(answered as u64);
         draft.at(interval.since);

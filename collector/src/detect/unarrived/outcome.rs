@@ -131,7 +131,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         decided.push(policy.suggest_on(view, worker, trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
-    if let Some(trouble) = counted::untold(view, worker, &intervals, &decided) {
+    for trouble in counted::untold(view, worker, &intervals, &decided) {
         let requests = trouble.events;
         decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
     }
@@ -267,6 +267,20 @@ impl Report {
         (!std::mem::replace(&mut self.counted, true)).then_some(tokens)
     }
 
+    /// Whether a scheduler that counts requests without naming them, and says what became of them, said it after this
+    /// miss: the request that the miss names is one of those that it counts.
+    fn is_counted_by(&self, one: &Decided) -> bool {
+        let is_told_after = match (self.observation.envelope.wall, one.trouble.last) {
+            (Some(missed), Some(told)) => told >= missed.plus(-SECOND) && told.since(missed) <= REPORT_DELAY,
+            _ => true,
+        };
+        is_told_after
+            && one.proven
+            && one.trouble.stem.is_none()
+            && one.trouble.ids.is_empty()
+            && one.requests > 0
+    }
+
     /// Whether a trouble is of one of the requests that it names.
     fn names_one_of(&self, trouble: &Trouble) -> bool {
         trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
@@ -344,6 +358,22 @@ impl Reports {
             {
                 held.trouble.blame(report.load.cause.as_ref().unwrap_or(&Cause::Unknown));
                 held.trouble.add(&report.observation);
+                continue;
+            }
+            if report.load.consequence.is_none()
+                && report.stems.len() == 1
+                && let Some(place) = rest.iter().position(|one| report.is_counted_by(one))
+            {
+                let held = &mut rest[place];
+                held.trouble.blame(report.load.cause.as_ref().unwrap_or(&Cause::Unknown));
+                let mut own = Decided { requests: 1, tokens: held.tokens.take(), ..held.clone() };
+                own.trouble.stem = report.stems.first().cloned();
+                own.trouble.add(&report.observation);
+                held.requests -= 1;
+                if held.requests == 0 {
+                    rest.remove(place);
+                }
+                rest.push(own);
                 continue;
             }
             let load = &report.load;
