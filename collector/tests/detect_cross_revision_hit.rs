@@ -104,6 +104,29 @@ fn an_adapter_that_is_seen_to_run_while_one_request_is_answered_was_used_by_it()
 }
 
 #[test]
+fn of_two_requests_at_once_either_may_have_used_the_adapter() {
+    let mut scene = pair_with_adapters();
+    took(&mut scene, "lab-2", "08:00:30", 3);
+    took(&mut scene, "lab-3", "08:00:31", 3);
+    ran(&mut scene, "08:00:29", "ad");
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Adapter));
+    assert!(found.summary.contains("if the request used the adapter"), "{}", found.summary);
+}
+
+#[test]
+fn that_the_prefill_side_shows_no_adapter_behind_its_only_step_proves_nothing() {
+    let mut scene = pair_with_adapters();
+    let leg = RequestLeg { duration_ns: Some(1_000_000_000), ..prefill_leg("lab-2") };
+    scene.at("08:00:26").on("r0").tell(Body::RequestLeg(leg));
+    took(&mut scene, "lab-2", "08:00:30", 3);
+    ran(&mut scene, "08:00:35", "ad");
+    scene.at("08:00:40").on("p0").tell(counted("08:00:20", &[(counter::PROMPT_TOTAL, 102.0)]));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause), (Confidence::Suspected, Cause::Adapter));
+}
+
+#[test]
 fn an_adapter_of_another_content_under_one_name_is_named_as_the_cause() {
     let mut scene = Scene::new();
     scene.worker("p0").prefill().engine_id("e-p").weights("aa").adapter("ad", "11");
@@ -142,15 +165,6 @@ fn transfers_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
 }
 
 // === over a pair: stays quiet ===
-
-#[test]
-fn of_two_requests_at_once_either_may_have_used_the_adapter() {
-    let mut scene = pair_with_adapters();
-    took(&mut scene, "lab-2", "08:00:30", 3);
-    took(&mut scene, "lab-3", "08:00:31", 3);
-    ran(&mut scene, "08:00:29", "ad");
-    scene.assert_quiet(&CROSSED);
-}
 
 #[test]
 fn a_request_while_no_adapter_ran_did_not_use_the_one_that_differs() {

@@ -4,9 +4,10 @@
 
 mod scene;
 
+use kvprov_model::fact;
 use kvprov_model::finding::Cause;
 use kvprov_model::lineage::{Lineage, LineageStatus};
-use kvprov_model::observation::{Body, RequestLeg};
+use kvprov_model::observation::{Body, RequestLeg, Worker};
 use scene::Scene;
 use scene::tell::*;
 
@@ -130,4 +131,37 @@ fn every_printed_form_of_an_id_is_one_request() {
     let mut scene = over_a_pair("aa", "aa");
     scene.at("08:00:11").on("d0").tell(transferred_from("e-p", "cmpl-lab-1-0-920717f1"));
     assert_eq!(scene.lineages().len(), 1);
+}
+
+/// The pair serves one adapter name; a digest for each side.
+fn with_adapters(prefill: &str, decode: &str) -> Scene {
+    let mut scene = over_a_pair("aa", "aa");
+    for (worker, directory, digest) in [("p0", "/models/one", prefill), ("d0", "/models/two", decode)] {
+        scene.worker(worker).fact(fact::ADAPTER_DIRECTORIES, &format!("ad={directory}"));
+        scene.worker(worker).loaded("08:00:00", directory, digest);
+    }
+    scene
+}
+
+#[test]
+fn a_request_that_may_have_used_an_adapter_that_differs_is_unverified() {
+    assert_eq!(lineage(&with_adapters("11", "22")).status, LineageStatus::Unverified);
+}
+
+#[test]
+fn a_request_that_may_have_used_an_adapter_that_both_have_is_consistent() {
+    assert_eq!(lineage(&with_adapters("11", "11")).status, LineageStatus::Consistent);
+}
+
+#[test]
+fn a_request_during_which_the_differing_adapter_ran_is_divergent() {
+    let mut scene = with_adapters("11", "22");
+    scene.at("08:00:30").on("r0").tell(Body::RequestLeg(RequestLeg {
+        remote_engine_id: Some("e-p".to_owned()),
+        duration_ns: Some(3_000_000_000),
+        ..decode_leg("lab-2", true, 102)
+    }));
+    let facts = [(fact::ADAPTERS_RUNNING.to_owned(), "ad".to_owned())].into();
+    scene.at("08:00:29").on("d0").tell(Body::Worker(Worker { facts, ..Worker::default() }));
+    assert_eq!(scene.lineages().remove("lab-2").unwrap().status, LineageStatus::Divergent);
 }

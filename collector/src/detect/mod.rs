@@ -4,6 +4,7 @@
 //! it asks no clock. What is absent is evidence only where the path is visible; what was lost makes unknown. One file
 //! a detector; [`words`] has the sentences, [`draft`] the finding in the making.
 
+pub mod adapter_used;
 pub mod artifacts;
 pub mod cross_revision_hit;
 pub mod draft;

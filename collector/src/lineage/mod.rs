@@ -5,9 +5,11 @@
 
 pub mod record;
 
+use crate::detect::adapter_used::{self, Served, Used};
 use crate::detect::unarrived::{self, Decided, Fate};
 use crate::ledger::{IndexKey, IndexKind};
 use crate::view::{Member, View};
+use kvprov_model::clock::WallTime;
 use kvprov_model::factor::Comparison;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::lineage::{Lineage, LineageStatus, Point, Points};
@@ -61,7 +63,7 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
         return None;
     }
     let at = decode.or(prefill).and_then(|(observation, _)| observation.envelope.wall);
-    let adapter = decode.and_then(|(_, leg)| leg.adapter.as_deref().or(leg.model.as_deref()));
+    let named = decode.and_then(|(_, leg)| leg.adapter.as_deref().or(leg.model.as_deref()));
     let prefiller = decode
         .and_then(|(_, leg)| leg.remote_engine_id.as_deref())
         .or_else(|| prefill.and_then(|(_, leg)| leg.remote_engine_id.as_deref()))
@@ -75,6 +77,18 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
                 )
             })
         });
+
+    let used = match (named, prefiller, decoder) {
+        (Some(name), ..) => Used::Adapter(name.to_owned()),
+        (None, Some(prefiller), Some(decoder)) => {
+            adapter_used::seen(view, decoder, prefiller, stem, &mut Served::new())
+        }
+        (None, ..) => Used::Unknown,
+    };
+    let adapter = match &used {
+        Used::Adapter(name) => Some(name.as_str()),
+        Used::Nothing | Used::Unknown => None,
+    };
 
     let mut points = Points::default();
     points.request.model = legs.iter().find_map(|(_, leg)| leg.model.clone());
@@ -103,6 +117,9 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
         (Some(made_by), Some(decoder)) => {
             match made_by.factors_at(at, adapter).compare_revision(&decoder.factors_at(at, adapter)) {
                 Comparison::Different => LineageStatus::Divergent,
+                Comparison::Equal if used == Used::Unknown && may_differ(made_by, decoder, at) => {
+                    LineageStatus::Unverified
+                }
                 Comparison::Equal => LineageStatus::Consistent,
                 Comparison::Unknown => LineageStatus::Unverified,
             }
@@ -110,6 +127,15 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
         _ => LineageStatus::Unverified,
     };
     Some(Lineage { request: stem.as_str().to_owned(), status, points })
+}
+
+/// Whether one of two workers serves an adapter that the other does not have in the same content.
+fn may_differ(made_by: &Member, decoder: &Member, at: Option<WallTime>) -> bool {
+    if made_by.id == decoder.id || !made_by.has_adapters() && !decoder.has_adapters() {
+        return false;
+    }
+    let (made, used) = adapter_used::if_any(made_by, decoder, at);
+    made.compare(&used, "adapter") != Comparison::Equal
 }
 
 fn speaker<'v>(view: &'v View<'_>, fate: &Decided) -> Option<&'v Member> {
@@ -122,7 +148,7 @@ fn speaker<'v>(view: &'v View<'_>, fate: &Decided) -> Option<&'v Member> {
 
 fn worker_point(
     member: Option<&Member>,
-    at: Option<kvprov_model::clock::WallTime>,
+    at: Option<WallTime>,
     adapter: Option<&str>,
     otherwise: &str,
 ) -> Point {

@@ -467,6 +467,16 @@ impl Member {
         at
     }
 
+    /// The name under which requests reach the only adapter that it serves; `None`: it serves none or several, or the name
+    /// is not known.
+    pub fn only_adapter(&self) -> Option<&str> {
+        let mut names = self.directories.keys();
+        match (names.next(), names.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        }
+    }
+
     /// Every factor as it was last stated.
     pub fn factors(&self) -> Vec<Stated<'_>> {
         let known = |name: &str| self.factors.get(name).and_then(Timeline::last);

@@ -1,27 +1,17 @@
 //! A decode worker pulled KV that a prefill worker of another revision had computed.
 
 use super::{difference, element_type, finish};
+use crate::detect::adapter_used::{self, Served, Used};
 use crate::detect::draft::Draft;
 use crate::detect::unarrived;
 use crate::view::{Member, View};
 use kvprov_model::clock::WallTime;
+use kvprov_model::counter;
 use kvprov_model::factor::{Comparison, Factors};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role, SourceKind};
-use kvprov_model::{counter, fact};
+use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What a request used beside the base model.
-enum Used {
-    Adapter(String),
-    /// No adapter ran while it was answered.
-    Nothing,
-    Unknown,
-}
-
-/// Stands for an adapter whose name is not known: only a worker's single adapter answers to it.
-const ANY_ADAPTER: &str = "?";
 
 /// A request that went over a pair.
 struct Crossing<'v> {
@@ -45,11 +35,14 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String)> = BTreeMap::new();
     let crossings = crossings(view, decoder);
     let arrived = arrivals(view, worker);
-    let mut served = BTreeMap::new();
+    let mut served = Served::new();
     for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
         let used = match &crossing.adapter {
             Some(name) => Used::Adapter(name.clone()),
-            None => running_adapter(view, decoder, crossing, &mut served),
+            None => {
+                let request = RequestStem::of(&crossing.request);
+                adapter_used::seen(view, decoder, crossing.prefiller, &request, &mut served)
+            }
         };
         let Some((cause, mut confidence, what)) = mismatch(crossing.prefiller, decoder, crossing.at, &used)
         else {
@@ -168,76 +161,6 @@ fn add<'v>(
     }
 }
 
-/// The legs of requests that workers served, as far as their begin and end are known.
-type Served = BTreeMap<WorkerId, Vec<(RequestStem, WallTime, WallTime)>>;
-
-/// The adapter that a request used, from what either side is seen to run while it has the request alone. Of several at
-/// once, any may be the one that uses it.
-fn running_adapter(view: &View<'_>, decoder: &Member, crossing: &Crossing<'_>, served: &mut Served) -> Used {
-    // Most pairs have no adapters at all.
-    if !decoder.has_adapters() && !crossing.prefiller.has_adapters() {
-        return Used::Nothing;
-    }
-    let request = RequestStem::of(&crossing.request);
-    let on_decoder = ran_alone(view, &Role::Decode, decoder, &request, served);
-    match on_decoder {
-        Used::Unknown => ran_alone(view, &Role::Prefill, crossing.prefiller, &request, served),
-        known => known,
-    }
-}
-
-/// The only adapter that a worker ran during its leg of a request, where no other leg lay in that time.
-fn ran_alone(
-    view: &View<'_>,
-    role: &Role,
-    member: &Member,
-    request: &RequestStem,
-    served: &mut Served,
-) -> Used {
-    if !served.contains_key(&member.id) {
-        served.insert(member.id.clone(), served_by(view, role, member));
-    }
-    let here = served.get(&member.id).map_or(&[][..], Vec::as_slice);
-    let Some((_, begin, end)) = here.iter().find(|(one, ..)| one == request) else { return Used::Unknown };
-    let is_alone = here.iter().all(|(one, began, ended)| one == request || ended <= begin || began >= end);
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let (mut ran_later, mut was_read_later) = (false, false);
-    for observation in view.worker(&member.id).iter() {
-        let Some(at) = observation.envelope.wall else { continue };
-        let Body::Worker(worker) = &observation.body else {
-            // A page of metrics shows when each adapter ran last.
-            let is_page = matches!(observation.body, Body::Counters(_));
-            was_read_later |= is_page && observation.envelope.source == SourceKind::Metrics && at >= *end;
-            continue;
-        };
-        let names = worker.facts.get(fact::ADAPTERS_RUNNING).map_or("", String::as_str);
-        let mut names = names.split(',').map(str::trim).filter(|name| !name.is_empty()).peekable();
-        ran_later |= at > *end && names.peek().is_some();
-        if at >= *begin && at <= *end {
-            seen.extend(names.map(str::to_owned));
-        }
-    }
-    match seen.pop_first() {
-        Some(only) if seen.is_empty() && is_alone => Used::Adapter(only),
-        None if was_read_later && !ran_later => Used::Nothing,
-        _ => Used::Unknown,
-    }
-}
-
-/// The legs of a role that a worker served.
-fn served_by(view: &View<'_>, role: &Role, member: &Member) -> Vec<(RequestStem, WallTime, WallTime)> {
-    let legs = view.router_legs();
-    let here = legs.iter().filter(|(_, leg)| leg.leg.as_ref() == Some(role)).filter(|(observation, leg)| {
-        let at = view.roster().by_endpoint(leg.endpoint.as_deref(), role, Some(&observation.envelope));
-        at.is_some_and(|at| at.id == member.id)
-    });
-    let times = here.filter_map(|(observation, leg)| {
-        let end = observation.envelope.wall?;
-        Some((RequestStem::of(leg.request_id.as_deref()?), end.plus(-leg.duration_ns?), end))
-    });
-    times.collect()
-}
-
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
 fn mismatch(
     prefiller: &Member,
@@ -255,8 +178,7 @@ fn mismatch(
     }
     // Both serve one adapter name with other contents, and no source shows whether the request used it.
     if matches!(used, Used::Unknown) {
-        let (made, used) =
-            (prefiller.factors_at(at, Some(ANY_ADAPTER)), decoder.factors_at(at, Some(ANY_ADAPTER)));
+        let (made, used) = adapter_used::if_any(prefiller, decoder, at);
         if let Some((cause, _, what)) = difference(&made, &used) {
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
