@@ -199,7 +199,7 @@ impl FactRule {
     /// The value and where it comes from.
     fn value(
         &self,
-        settings: &BTreeMap<String, String>,
+        settings: &Settings<'_>,
         version: Option<&Version>,
         with_default: bool,
     ) -> Option<(String, String)> {
@@ -287,22 +287,25 @@ pub(crate) fn hold_or_absent(
     absent.keys().all(|fact| !facts.contains_key(fact)) && hold(&given, facts)
 }
 
+/// Settings under normal names.
+type Settings<'s> = BTreeMap<Cow<'s, str>, Cow<'s, str>>;
+
 /// Settings under normal names; JSON objects in values are opened.
-fn normalised(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn normalised(settings: &BTreeMap<String, String>) -> Settings<'_> {
     let mut all = BTreeMap::new();
     for (name, value) in settings {
-        let name = normal_name(name);
+        let name = normal(name);
         if value.trim_start().starts_with('{')
             && let Ok(json) = serde_json::from_str::<serde_json::Value>(value)
         {
             flatten(&name, &json, &mut all);
         }
-        all.insert(name, value.clone());
+        all.insert(name, Cow::Borrowed(value));
     }
     all
 }
 
-fn flatten(path: &str, value: &serde_json::Value, all: &mut BTreeMap<String, String>) {
+fn flatten(path: &str, value: &serde_json::Value, all: &mut Settings<'_>) {
     if all.len() > MAX_NESTED {
         return;
     }
@@ -313,18 +316,18 @@ fn flatten(path: &str, value: &serde_json::Value, all: &mut BTreeMap<String, Str
             }
         }
         serde_json::Value::String(text) => {
-            all.insert(path.to_owned(), text.clone());
+            all.insert(Cow::Owned(path.to_owned()), Cow::Owned(text.clone()));
         }
         serde_json::Value::Null | serde_json::Value::Array(_) => {}
         scalar => {
-            all.insert(path.to_owned(), scalar.to_string());
+            all.insert(Cow::Owned(path.to_owned()), Cow::Owned(scalar.to_string()));
         }
     }
 }
 
 /// The setting of a name: as it is, else the least deep path that ends with it.
-fn setting<'s>(settings: &'s BTreeMap<String, String>, name: &str) -> Option<(&'s str, &'s str)> {
-    let usable = |value: &String| !value.is_empty() && value != "None" && value != "null";
+fn setting<'s>(settings: &'s Settings<'_>, name: &str) -> Option<(&'s str, &'s str)> {
+    let usable = |value: &str| !matches!(value, "" | "None" | "null");
     if let Some((key, value)) = settings.get_key_value(name).filter(|(_, value)| usable(value)) {
         return Some((key, value));
     }
@@ -334,5 +337,5 @@ fn setting<'s>(settings: &'s BTreeMap<String, String>, name: &str) -> Option<(&'
             ends_as_path(key, name) && usable(value)
         })
         .min_by_key(|(key, _)| key.matches('.').count())
-        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .map(|(key, value)| (&**key, &**value))
 }
