@@ -55,8 +55,8 @@ impl Heads {
         if let Some(head) = known {
             return Some((head.prefix_of(text), &text[head.text.len()..]));
         }
-        let (prefix, message) = vllm(text)?;
-        self.known[self.oldest].become_that_of(text, &prefix, message);
+        let (prefix, head, message) = vllm(text)?;
+        self.known[self.oldest].become_that_of(head, &prefix);
         self.oldest = (self.oldest + 1) % KNOWN;
         Some((prefix, message))
     }
@@ -67,8 +67,8 @@ fn is_plain(text: &str) -> bool {
     matches!(noise::plain(text), Cow::Borrowed(plain) if plain.len() == text.len())
 }
 
-/// Reads the form, as the layers of [`super::peel`] would.
-fn vllm(text: &str) -> Option<(Prefix<'_>, &str)> {
+/// Reads the form, as the layers of [`super::peel`] would: the prefix, its text and what follows.
+fn vllm(text: &str) -> Option<(Prefix<'_>, &str, &str)> {
     let mut prefix = Prefix::default();
     let rest = match text.starts_with('(').then(|| process::peel(text, &mut prefix)) {
         Some(Some(Peeled::More(rest))) => rest.trim_start_matches([' ', '\t']),
@@ -76,18 +76,19 @@ fn vllm(text: &str) -> Option<(Prefix<'_>, &str)> {
         Some(_) => return None,
     };
     let Some(Peeled::Message(message)) = python::vllm(rest, &mut prefix) else { return None };
-    let head = &text[..text.len() - message.len()];
+    // An older form has more behind its message.
+    let head = text.strip_suffix(message)?;
     let is_of_form = prefix.engine.is_some() && prefix.source_line.is_some() && head.ends_with(END);
-    is_of_form.then_some((prefix, message))
+    is_of_form.then_some((prefix, head, message))
 }
 
 // === impl Head ===
 
 impl Head {
-    fn become_that_of(&mut self, text: &str, prefix: &Prefix<'_>, message: &str) {
+    fn become_that_of(&mut self, text: &str, prefix: &Prefix<'_>) {
         let place = |name: &Cow<'_, str>| place_in(text, name);
         self.text.clear();
-        self.text.push_str(&text[..text.len() - message.len()]);
+        self.text.push_str(text);
         self.level = prefix.level;
         self.engine = prefix.engine;
         self.process = prefix.process.as_ref().map(|process| (place(&process.name), process.pid));
@@ -141,6 +142,7 @@ mod tests {
             "INFO 11-29 15:41:07 a.py:1]  x",
             "INFO 11-29 15:41:07 a.py:1]x",
             "INFO 11-29 15:41:07 x",
+            "INFO LMCache: \u{e9}\u{e9} stored [2026-11-29 15:41:07,123] -- /\u{e9}/a.py:409",
             "INFO:     127.0.0.1:80 - \"GET /health HTTP/1.1\" 200 OK",
             "[2026-11-29 15:41:07 TP0] x",
         ];
