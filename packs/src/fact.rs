@@ -333,9 +333,7 @@ fn setting<'s>(settings: &'s Settings<'_>, name: &str) -> Option<(&'s str, &'s s
     }
     settings
         .iter()
-        .filter(|(key, value)| {
-            ends_as_path(key, name) && usable(value)
-        })
+        .filter(|(key, value)| ends_as_path(key, name) && usable(value))
         .min_by_key(|(key, _)| key.matches('.').count())
         .map(|(key, value)| (&**key, &**value))
 }

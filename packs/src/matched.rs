@@ -218,11 +218,8 @@ impl Match<'_> {
 
 /// A value of a dict by its dotted path, or by the end of it.
 fn entry(map: &BTreeMap<String, ReprValue>, key: &str) -> Option<Captured> {
-    let value = map.get(key).or_else(|| {
-        map.iter()
-            .find(|(path, _)| ends_as_path(path, key))
-            .map(|(_, v)| v)
-    })?;
+    let value =
+        map.get(key).or_else(|| map.iter().find(|(path, _)| ends_as_path(path, key)).map(|(_, v)| v))?;
     match value {
         ReprValue::Scalar(text) => crate::placeholder::clean_id(text).map(Captured::Text),
         ReprValue::List(items) => {

@@ -458,7 +458,11 @@ mod tests {
         for text in
             ["['a-1', 'b']", "{'a-1', 'b'}", "('a-1', \"b\")", "frozenset({'a-1', 'b'})", "a-1, b", "a-1,b"]
         {
-            assert_eq!(PlaceholderType::Ids.capture(text, &FleetKey::from_secret(b"test"), &|_| true), ids, "{text}");
+            assert_eq!(
+                PlaceholderType::Ids.capture(text, &FleetKey::from_secret(b"test"), &|_| true),
+                ids,
+                "{text}"
+            );
         }
         assert_eq!(
             PlaceholderType::Ids.capture("set()", &FleetKey::from_secret(b"test"), &|_| true),

@@ -40,7 +40,9 @@ pub(super) fn some_blanks(text: &str) -> Option<&str> {
 
 /// `path/to/file.py:123`: the path, the line and what follows. A path has no blanks, quotes or brackets.
 pub(super) fn file_line(text: &str) -> Option<(&str, u32, &str)> {
-    let (path, rest) = run(text, 256, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b'<' | b'>' | b'+'))?;
+    let (path, rest) = run(text, 256, |b| {
+        b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b'<' | b'>' | b'+')
+    })?;
     let rest = eat(rest, ":")?;
     let (line, rest) = run(rest, 7, |b| b.is_ascii_digit())?;
     // A host and a port look the same, but a file has an ending that begins with a letter.
@@ -54,7 +56,8 @@ pub(super) fn file_line(text: &str) -> Option<(&str, u32, &str)> {
 
 /// A dotted or `::` name of a logger or module.
 pub(super) fn module_name(text: &str) -> Option<(&str, &str)> {
-    let (name, rest) = run(text, 200, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))?;
+    let (name, rest) =
+        run(text, 200, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))?;
     let trimmed = name.trim_end_matches(':');
     let rest = if trimmed.len() < name.len() { &text[trimmed.len()..] } else { rest };
     (!trimmed.is_empty() && !trimmed.starts_with(|c: char| c.is_ascii_digit())).then_some((trimmed, rest))
