@@ -8,6 +8,7 @@ use crate::load::Packs;
 use crate::template::Composition;
 use crate::version::{Version, VersionRange};
 use regex::Regex;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 /// Most settings that JSON text inside one setting may add.
@@ -71,8 +72,8 @@ impl KnownSettings {
 
     /// Whether the name, or an end of its dotted path, is read by a rule.
     pub(crate) fn knows(&self, key: &str) -> bool {
-        let name = normal_name(key);
-        let mut rest = name.as_str();
+        let name = normal(key);
+        let mut rest = &*name;
         loop {
             if self.names.contains(rest) {
                 return true;
@@ -87,7 +88,20 @@ impl KnownSettings {
 
 /// The name without leading dashes and with `_` for `-`.
 pub(crate) fn normal_name(name: &str) -> String {
-    name.trim().trim_start_matches('-').replace('-', "_")
+    normal(name).into_owned()
+}
+
+/// The same, copied only where it differs.
+fn normal(name: &str) -> Cow<'_, str> {
+    let bare = name.trim().trim_start_matches('-');
+    if bare.contains('-') { Cow::Owned(bare.replace('-', "_")) } else { Cow::Borrowed(bare) }
+}
+
+/// Whether a dotted path goes on to this end, and is more than it.
+pub(crate) fn ends_as_path(path: &str, end: &str) -> bool {
+    // The byte before the end is looked at first: it tells most paths apart.
+    let before = path.len().checked_sub(end.len() + 1);
+    before.is_some_and(|at| path.as_bytes()[at] == b'.') && path.ends_with(end)
 }
 
 impl Packs {
@@ -139,10 +153,9 @@ impl Packs {
             if !applies || of_libraries.facts.contains_key(&rule.fact) {
                 continue;
             }
-            let mut known = resolved.facts.clone();
-            known.extend(of_libraries.facts.clone());
             // The version is the worker's, not the library's: only defaults of every version count.
-            if hold(&rule.when, &known) {
+            let known = |fact: &String| of_libraries.facts.get(fact).or_else(|| resolved.facts.get(fact));
+            if all_hold(&rule.when, known) {
                 if rule.may_hide(seen) {
                     hidden.insert(&rule.fact);
                 }
@@ -186,7 +199,7 @@ impl FactRule {
     /// The value and where it comes from.
     fn value(
         &self,
-        settings: &BTreeMap<String, String>,
+        settings: &Settings<'_>,
         version: Option<&Version>,
         with_default: bool,
     ) -> Option<(String, String)> {
@@ -194,8 +207,9 @@ impl FactRule {
             Some(composition) => {
                 let value_of =
                     |name: &str| setting(settings, &normal_name(name)).map(|(_, value)| value.to_owned());
-                let names: Vec<&str> = composition.names().collect();
-                composition.fill(value_of).map(|value| (names.join(", "), value))
+                composition
+                    .fill(value_of)
+                    .map(|value| (composition.names().collect::<Vec<_>>().join(", "), value))
             }
             None => self
                 .from
@@ -248,8 +262,15 @@ impl FactRule {
 }
 
 pub(crate) fn hold(conditions: &BTreeMap<String, String>, facts: &BTreeMap<String, String>) -> bool {
+    all_hold(conditions, |fact| facts.get(fact))
+}
+
+fn all_hold<'f>(
+    conditions: &BTreeMap<String, String>,
+    known: impl Fn(&String) -> Option<&'f String>,
+) -> bool {
     conditions.iter().all(|(fact, wanted)| {
-        facts.get(fact).is_some_and(|value| match wanted.strip_suffix('*') {
+        known(fact).is_some_and(|value| match wanted.strip_suffix('*') {
             Some(head) => value.starts_with(head),
             None => value == wanted,
         })
@@ -266,22 +287,25 @@ pub(crate) fn hold_or_absent(
     absent.keys().all(|fact| !facts.contains_key(fact)) && hold(&given, facts)
 }
 
+/// Settings under normal names.
+type Settings<'s> = BTreeMap<Cow<'s, str>, Cow<'s, str>>;
+
 /// Settings under normal names; JSON objects in values are opened.
-fn normalised(settings: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn normalised(settings: &BTreeMap<String, String>) -> Settings<'_> {
     let mut all = BTreeMap::new();
     for (name, value) in settings {
-        let name = normal_name(name);
+        let name = normal(name);
         if value.trim_start().starts_with('{')
             && let Ok(json) = serde_json::from_str::<serde_json::Value>(value)
         {
             flatten(&name, &json, &mut all);
         }
-        all.insert(name, value.clone());
+        all.insert(name, Cow::Borrowed(value));
     }
     all
 }
 
-fn flatten(path: &str, value: &serde_json::Value, all: &mut BTreeMap<String, String>) {
+fn flatten(path: &str, value: &serde_json::Value, all: &mut Settings<'_>) {
     if all.len() > MAX_NESTED {
         return;
     }
@@ -292,26 +316,24 @@ fn flatten(path: &str, value: &serde_json::Value, all: &mut BTreeMap<String, Str
             }
         }
         serde_json::Value::String(text) => {
-            all.insert(path.to_owned(), text.clone());
+            all.insert(Cow::Owned(path.to_owned()), Cow::Owned(text.clone()));
         }
         serde_json::Value::Null | serde_json::Value::Array(_) => {}
         scalar => {
-            all.insert(path.to_owned(), scalar.to_string());
+            all.insert(Cow::Owned(path.to_owned()), Cow::Owned(scalar.to_string()));
         }
     }
 }
 
 /// The setting of a name: as it is, else the least deep path that ends with it.
-fn setting<'s>(settings: &'s BTreeMap<String, String>, name: &str) -> Option<(&'s str, &'s str)> {
-    let usable = |value: &String| !value.is_empty() && value != "None" && value != "null";
+fn setting<'s>(settings: &'s Settings<'_>, name: &str) -> Option<(&'s str, &'s str)> {
+    let usable = |value: &str| !matches!(value, "" | "None" | "null");
     if let Some((key, value)) = settings.get_key_value(name).filter(|(_, value)| usable(value)) {
         return Some((key, value));
     }
     settings
         .iter()
-        .filter(|(key, value)| {
-            key.strip_suffix(name).is_some_and(|head| head.ends_with('.')) && usable(value)
-        })
+        .filter(|(key, value)| ends_as_path(key, name) && usable(value))
         .min_by_key(|(key, _)| key.matches('.').count())
-        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .map(|(key, value)| (&**key, &**value))
 }

@@ -4,6 +4,7 @@
 //! nothing else of the message is reachable from here.
 
 use crate::body::BodyBuilder;
+use crate::fact::ends_as_path;
 use crate::placeholder::{Captured, PlaceholderType};
 use crate::pyrepr::ReprValue;
 use crate::template::{Segment, Slot, Target, Template};
@@ -108,6 +109,13 @@ impl Match<'_> {
         settings
     }
 
+    /// Whether another match is of the same template, and the same was read.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.template, other.template)
+            && self.cut == other.cut
+            && self.captured == other.captured
+    }
+
     /// The kind; `none` for a line without meaning.
     pub fn kind(&self) -> &str {
         &self.template.kind
@@ -210,11 +218,8 @@ impl Match<'_> {
 
 /// A value of a dict by its dotted path, or by the end of it.
 fn entry(map: &BTreeMap<String, ReprValue>, key: &str) -> Option<Captured> {
-    let value = map.get(key).or_else(|| {
-        map.iter()
-            .find(|(path, _)| path.strip_suffix(key).is_some_and(|head| head.ends_with('.')))
-            .map(|(_, v)| v)
-    })?;
+    let value =
+        map.get(key).or_else(|| map.iter().find(|(path, _)| ends_as_path(path, key)).map(|(_, v)| v))?;
     match value {
         ReprValue::Scalar(text) => crate::placeholder::clean_id(text).map(Captured::Text),
         ReprValue::List(items) => {

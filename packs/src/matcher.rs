@@ -12,20 +12,20 @@
 //! budgets are counted.
 
 use crate::anchor::{self, Offer};
-use crate::fact::KnownSettings;
+use crate::fact::{KnownSettings, ends_as_path};
 use crate::json_line::{JsonMatch, JsonSignature};
 use crate::load::Packs;
 use crate::matched::Match;
-use crate::placeholder::{Captured, PlaceholderType};
+use crate::placeholder::PlaceholderType;
 use crate::scan::{self, Scanner};
 use crate::segment::{self, Begin, Budget, Found, Span, Spans};
 use crate::template::{Segment, Template};
 use crate::version::Version;
 use kvprov_model::content::FleetKey;
 use serde_json::{Map, Value};
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Steps that may be spent on one message, over all its templates.
 const BUDGET: usize = 1 << 20;
@@ -49,6 +49,8 @@ pub struct Matcher {
     templates: Vec<Entry>,
     /// By anchor: templates for which it speaks, the longest text first.
     speaks_for: Vec<Vec<usize>>,
+    /// By anchor: whether a template for which it speaks may run on over several lines.
+    runs_on: Vec<bool>,
     json: Vec<Arc<JsonSignature>>,
     settings: Arc<KnownSettings>,
     key: FleetKey,
@@ -93,16 +95,13 @@ pub struct Sight<'p, 'm> {
 impl<'p> Sight<'p, '_> {
     /// Reads what the placeholders keep.
     pub fn read(&self) -> Match<'p> {
-        let mut captured =
-            segment::capture(self.template, self.message, self.spans, self.cut, &self.matcher.key);
-        for (placeholder, value) in self.template.placeholders().zip(&mut captured) {
-            let Some(Captured::Map(map)) = value else { continue };
-            match placeholder.kind {
-                PlaceholderType::Settings => map.retain(|key, _| self.matcher.settings.knows(key)),
-                // What no key of the template names is dropped here, before anybody can print it.
-                _ => map.retain(|path, _| self.template.keys.iter().any(|(key, _)| ends_with_key(path, key))),
-            }
-        }
+        // What nobody reads is dropped before anything of it is copied, and before anybody can print it.
+        let wanted = |kind: PlaceholderType, path: &str| match kind {
+            PlaceholderType::Settings => self.matcher.settings.knows(path),
+            _ => self.template.keys.iter().any(|(key, _)| ends_with_key(path, key)),
+        };
+        let captured =
+            segment::capture(self.template, self.message, self.spans, self.cut, &self.matcher.key, &wanted);
         Match { template: self.template, cut: self.cut, other_version: self.other_version, captured }
     }
 }
@@ -168,6 +167,8 @@ impl Matcher {
         for of_anchor in &mut speaks_for {
             of_anchor.sort_by_key(|index| Reverse(templates[*index].literal_len));
         }
+        let runs_on = |of_anchor: &Vec<usize>| of_anchor.iter().any(|index| templates[*index].multiline);
+        let runs_on = speaks_for.iter().map(runs_on).collect();
         let entry = |template: Arc<Template>| Entry {
             begin: Begin::of(&template),
             typed: template.placeholders().filter(|one| one.kind != PlaceholderType::Text).count(),
@@ -181,6 +182,7 @@ impl Matcher {
             anchors,
             templates: templates.into_iter().map(entry).collect(),
             speaks_for,
+            runs_on,
             json,
             settings,
             key: FleetKey::from_secret(b""),
@@ -240,8 +242,7 @@ impl Matcher {
                 if holds_user_text && !entry.template.user_text {
                     continue;
                 }
-                let at_best = Rank::of(index, entry, entry.template.literal_len, false, who);
-                if best.as_ref().is_some_and(|(of_best, _)| at_best < *of_best) {
+                if best.as_ref().is_some_and(|(of_best, _)| of_best.is_above(index, entry, who)) {
                     continue;
                 }
                 let Some(found) = segment::find(
@@ -262,7 +263,7 @@ impl Matcher {
             }
         }
         if budget.left == 0 {
-            self.given_up.fetch_add(1, Ordering::Relaxed);
+            self.given_up.fetch_add(1, Relaxed);
         }
         let (Rank { first: Reverse(index), in_range, .. }, found) = best?;
         let template = self.templates[index].template.as_ref();
@@ -276,8 +277,7 @@ impl Matcher {
     pub fn may_continue(&self, message: &str) -> bool {
         let mut may = false;
         self.scanner.each(self.bounded(message).as_bytes(), |anchor| {
-            may =
-                may || self.speaks_for[anchor].iter().any(|index| self.templates[*index].template.multiline);
+            may = may || self.runs_on[anchor];
         });
         may
     }
@@ -294,12 +294,12 @@ impl Matcher {
 
     /// Messages that were cut for matching, so far.
     pub fn shortened(&self) -> u64 {
-        self.shortened.load(Ordering::Relaxed)
+        self.shortened.load(Relaxed)
     }
 
     /// Messages whose matching was given up because it took too long, so far.
     pub fn given_up(&self) -> u64 {
-        self.given_up.load(Ordering::Relaxed)
+        self.given_up.load(Relaxed)
     }
 
     /// Whether the message is one template's, whatever others say.
@@ -314,7 +314,7 @@ impl Matcher {
         if message.len() <= Self::MAX_MESSAGE {
             return message;
         }
-        self.shortened.fetch_add(1, Ordering::Relaxed);
+        self.shortened.fetch_add(1, Relaxed);
         let mut end = Self::MAX_MESSAGE;
         while !message.is_char_boundary(end) {
             end -= 1;
@@ -336,7 +336,7 @@ impl Matcher {
 
 /// Whether a dotted path is the key or ends with it.
 fn ends_with_key(path: &str, key: &str) -> bool {
-    path.strip_suffix(key).is_some_and(|head| head.is_empty() || head.ends_with('.'))
+    ends_as_path(path, key) || path == key
 }
 
 /// Whether the speaker's version lies in the template's range; versions compare only within one engine.
@@ -367,6 +367,16 @@ impl Rank {
             own_engine: who.engine == Some(entry.template.engine.as_str()),
             typed: entry.typed,
             first: Reverse(index),
+        }
+    }
+
+    /// Whether a template could not be as good as this, were it there as a whole. Most are told by their length alone.
+    fn is_above(&self, index: usize, entry: &Entry, who: &Speaker<'_>) -> bool {
+        let whole = entry.template.literal_len;
+        match (true, whole).cmp(&(self.complete, self.literal_len)) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => Self::of(index, entry, whole, false, who) < *self,
         }
     }
 }

@@ -3,10 +3,11 @@
 //! Invariant: only what a type allows is kept. `text` keeps nothing; lists, dicts and settings keep bounded words.
 //! Input is the message of a log line, possibly joined of several lines with `\n` between them.
 
-use crate::pyrepr::{self, ReprValue, unwrapped};
+use crate::pyrepr::{self, ReprValue, Seen, unwrapped};
 use kvprov_model::content::{ContentChain, FleetKey, LINK};
 use kvprov_model::id::hex;
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Longest id, word or path that is kept, in bytes.
@@ -119,8 +120,14 @@ impl PlaceholderType {
         }
     }
 
-    /// What is kept of the text that a placeholder covers; `None` when it is nothing of this type.
-    pub(crate) fn capture(self, covered: &str, key: &FleetKey) -> Option<Captured> {
+    /// What is kept of the text that a placeholder covers, of a dict or of settings the wanted paths; `None` when it is
+    /// nothing of this type.
+    pub(crate) fn capture(
+        self,
+        covered: &str,
+        key: &FleetKey,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Option<Captured> {
         match self {
             Self::Id => clean_id(covered).map(Captured::Text),
             Self::Word => {
@@ -135,12 +142,11 @@ impl PlaceholderType {
                 let path = path.trim_end_matches(['.', ':']);
                 (!path.is_empty() && path.len() <= MAX_PATH).then(|| Captured::Text(path.to_owned()))
             }
-            Self::Int => covered.replace(',', "").parse().ok().map(Captured::Int),
-            Self::Float => finite(&covered.replace(',', "")).map(Captured::Float),
+            Self::Int => without_commas(covered).parse().ok().map(Captured::Int),
+            Self::Float => finite(&without_commas(covered)).map(Captured::Float),
             Self::Size => bytes_of(covered).map(Captured::Int),
             Self::Ids => Some(Captured::List(list_of(covered))),
-            Self::PyDict => Some(Captured::Map(map_of(covered))),
-            Self::Settings => Some(Captured::Map(map_of(covered))),
+            Self::PyDict | Self::Settings => Some(Captured::Map(map_of(covered, wanted))),
             Self::TokenDigest => tokens_again(covered).or_else(|| tokens_of(covered, key)),
             Self::Digest if digest_again(covered).is_some() => {
                 digest_again(covered).map(|digest| Captured::Text(digest.to_owned()))
@@ -334,9 +340,14 @@ fn unit_factor(unit: &str) -> Option<f64> {
 
 fn bytes_of(covered: &str) -> Option<i64> {
     let end = float_end(covered.as_bytes(), 0)?;
-    let number = finite(&covered[..end].replace(',', ""))?;
+    let number = finite(&without_commas(&covered[..end]))?;
     let bytes = number * unit_factor(covered[end..].trim())?;
     (bytes.is_finite() && bytes.abs() < 9.2e18).then(|| bytes.round() as i64)
+}
+
+/// `1,024` as `1024`.
+fn without_commas(number: &str) -> Cow<'_, str> {
+    if number.contains(',') { Cow::Owned(number.replace(',', "")) } else { Cow::Borrowed(number) }
 }
 
 fn finite(text: &str) -> Option<f64> {
@@ -383,7 +394,7 @@ fn list_of(covered: &str) -> Vec<String> {
     if begins_a_collection(covered) {
         pyrepr::read_value(covered, &mut |path, value| {
             if path.is_empty()
-                && let ReprValue::List(items) = value
+                && let Seen::List(items) = value
             {
                 ids.extend(items.iter().take(MAX_LIST).filter_map(|item| clean_id(item)));
             }
@@ -394,10 +405,13 @@ fn list_of(covered: &str) -> Vec<String> {
     ids
 }
 
-fn map_of(covered: &str) -> BTreeMap<String, ReprValue> {
+/// The values of wanted paths; of equal paths the first.
+fn map_of(covered: &str, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, ReprValue> {
     let mut map = BTreeMap::new();
-    let mut keep = |path: &str, value: ReprValue| {
-        map.entry(path.to_owned()).or_insert(value);
+    let mut keep = |path: &str, value: Seen<'_>| {
+        if wanted(path) {
+            map.entry(path.to_owned()).or_insert_with(|| value.into_kept());
+        }
     };
     if covered.starts_with('{') {
         pyrepr::read_value(covered, &mut keep);
@@ -431,7 +445,7 @@ mod tests {
         for (text, bytes) in [("10.04 GB", 10_780_367_913), ("0 B", 0), ("64 MiB", 64 << 20), ("1,024", 1024)]
         {
             assert_eq!(
-                PlaceholderType::Size.capture(text, &FleetKey::from_secret(b"test")),
+                PlaceholderType::Size.capture(text, &FleetKey::from_secret(b"test"), &|_| true),
                 Some(Captured::Int(bytes)),
                 "{text}"
             );
@@ -444,10 +458,14 @@ mod tests {
         for text in
             ["['a-1', 'b']", "{'a-1', 'b'}", "('a-1', \"b\")", "frozenset({'a-1', 'b'})", "a-1, b", "a-1,b"]
         {
-            assert_eq!(PlaceholderType::Ids.capture(text, &FleetKey::from_secret(b"test")), ids, "{text}");
+            assert_eq!(
+                PlaceholderType::Ids.capture(text, &FleetKey::from_secret(b"test"), &|_| true),
+                ids,
+                "{text}"
+            );
         }
         assert_eq!(
-            PlaceholderType::Ids.capture("set()", &FleetKey::from_secret(b"test")),
+            PlaceholderType::Ids.capture("set()", &FleetKey::from_secret(b"test"), &|_| true),
             Some(Captured::List(Vec::new()))
         );
     }

@@ -1,9 +1,12 @@
 //! A tolerant reader of Python reprs: dicts, lists, sets, calls such as `ServerArgs(model='x', tp=2)`.
 //!
 //! Logs hold reprs of arbitrary objects, cut anywhere. The reader never fails: it hands each scalar and each flat
-//! list with its dotted path to a sink and stops where the text ends or its bounds are reached.
+//! list with its dotted path to a sink and stops where the text ends or its bounds are reached. Values are borrowed
+//! from the text until the sink keeps them: of a start-up line with hundreds of settings only a few are kept.
 //!
 //! Invariant: depth, number of values and length of a value are bounded; every step moves forward.
+
+use std::borrow::Cow;
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: usize = 24;
@@ -12,13 +15,37 @@ const MAX_VALUES: usize = 8192;
 /// Longest value that is kept, in bytes.
 const MAX_VALUE_LEN: usize = 4096;
 
-/// One value with its place.
+/// Takes each value with its dotted path.
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(&str, Seen<'_>);
+
+/// A value as it stands in the text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Seen<'t> {
+    /// Text, number, flag or a name, unquoted.
+    Scalar(Cow<'t, str>),
+    /// A list, set or tuple of scalars.
+    List(Vec<Cow<'t, str>>),
+}
+
+/// A value that is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ReprValue {
     /// Text, number, flag or a name, unquoted.
     Scalar(String),
     /// A list, set or tuple of scalars.
     List(Vec<String>),
+}
+
+// === impl Seen ===
+
+impl Seen<'_> {
+    /// The same, to be kept beyond the text.
+    pub(crate) fn into_kept(self) -> ReprValue {
+        match self {
+            Self::Scalar(text) => ReprValue::Scalar(text.into_owned()),
+            Self::List(items) => ReprValue::List(items.into_iter().map(Cow::into_owned).collect()),
+        }
+    }
 }
 
 /// How a repr ended.
@@ -31,7 +58,7 @@ pub(crate) struct End {
 }
 
 /// Reads one value (a dict, a list, a call, a scalar) at the begin of `text`.
-pub(crate) fn read_value(text: &str, sink: &mut dyn FnMut(&str, ReprValue)) -> End {
+pub(crate) fn read_value(text: &str, sink: Sink<'_>) -> End {
     let mut reader = Reader::new(text, sink);
     let value = reader.value(0);
     reader.emit(value);
@@ -39,7 +66,7 @@ pub(crate) fn read_value(text: &str, sink: &mut dyn FnMut(&str, ReprValue)) -> E
 }
 
 /// Reads `key=value, key=value …` without brackets around, until the text ends or no further pair follows.
-pub(crate) fn read_pairs(text: &str, sink: &mut dyn FnMut(&str, ReprValue)) -> End {
+pub(crate) fn read_pairs(text: &str, sink: Sink<'_>) -> End {
     let mut reader = Reader::new(text, sink);
     reader.arguments(0, None);
     End { at: reader.pos, cut: false }
@@ -52,19 +79,19 @@ struct Reader<'t, 's> {
     path: String,
     values: usize,
     cut: bool,
-    sink: &'s mut dyn FnMut(&str, ReprValue),
+    sink: Sink<'s>,
 }
 
 /// What was read: handed on already (`Nested`), or to be placed by the caller.
-enum Read {
+enum Read<'t> {
     Nested,
     Nothing,
-    Scalar(String),
-    List(Vec<String>),
+    Scalar(Cow<'t, str>),
+    List(Vec<Cow<'t, str>>),
 }
 
 impl<'t, 's> Reader<'t, 's> {
-    fn new(text: &'t str, sink: &'s mut dyn FnMut(&str, ReprValue)) -> Self {
+    fn new(text: &'t str, sink: Sink<'s>) -> Self {
         Self { text, bytes: text.as_bytes(), pos: 0, path: String::new(), values: 0, cut: false, sink }
     }
 
@@ -78,10 +105,10 @@ impl<'t, 's> Reader<'t, 's> {
         }
     }
 
-    fn emit(&mut self, value: Read) {
+    fn emit(&mut self, value: Read<'t>) {
         let value = match value {
-            Read::Scalar(text) => ReprValue::Scalar(text),
-            Read::List(items) => ReprValue::List(items),
+            Read::Scalar(text) => Seen::Scalar(text),
+            Read::List(items) => Seen::List(items),
             Read::Nested | Read::Nothing => return,
         };
         (self.sink)(&self.path, value);
@@ -92,7 +119,7 @@ impl<'t, 's> Reader<'t, 's> {
         self.values <= MAX_VALUES
     }
 
-    fn value(&mut self, depth: usize) -> Read {
+    fn value(&mut self, depth: usize) -> Read<'t> {
         self.blanks();
         if depth > MAX_DEPTH || !self.bounded() {
             self.pos = self.bytes.len();
@@ -113,7 +140,7 @@ impl<'t, 's> Reader<'t, 's> {
         }
     }
 
-    fn string(&mut self) -> Read {
+    fn string(&mut self) -> Read<'t> {
         let quote = self.bytes[self.pos];
         let begin = self.pos + 1;
         let mut at = begin;
@@ -133,7 +160,7 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// The text between two places without hard wraps; escapes stay as they are printed.
-    fn kept(&self, begin: usize, end: usize) -> Read {
+    fn kept(&self, begin: usize, end: usize) -> Read<'t> {
         let raw = self.text.get(begin..end).unwrap_or_default();
         if raw.len() > MAX_VALUE_LEN {
             return Read::Nothing;
@@ -141,7 +168,7 @@ impl<'t, 's> Reader<'t, 's> {
         Read::Scalar(unwrapped(raw))
     }
 
-    fn name(&mut self, depth: usize) -> Read {
+    fn name(&mut self, depth: usize) -> Read<'t> {
         let begin = self.pos;
         while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')) {
             self.pos += 1;
@@ -169,7 +196,7 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// `set()`, `frozenset({…})`, `deque([…], maxlen=3)`: the first argument is the value.
-    fn collection_call(&mut self, depth: usize) -> Read {
+    fn collection_call(&mut self, depth: usize) -> Read<'t> {
         self.pos += 1;
         self.blanks();
         let value = if self.peek() == Some(b')') { Read::List(Vec::new()) } else { self.value(depth + 1) };
@@ -184,7 +211,7 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// `{'a': 1}` or `{'a', 'b'}`.
-    fn braces(&mut self, depth: usize) -> Read {
+    fn braces(&mut self, depth: usize) -> Read<'t> {
         self.pos += 1;
         let mut items = Vec::new();
         let mut is_dict = false;
@@ -195,7 +222,7 @@ impl<'t, 's> Reader<'t, 's> {
             if self.peek() == Some(b':') {
                 self.pos += 1;
                 is_dict = true;
-                let key = if let Read::Scalar(key) = item { key } else { String::new() };
+                let key = if let Read::Scalar(key) = item { key } else { Cow::Borrowed("") };
                 self.placed(&key, depth);
             } else if let Read::Scalar(text) = item {
                 items.push(text);
@@ -224,7 +251,7 @@ impl<'t, 's> Reader<'t, 's> {
         }
     }
 
-    fn sequence(&mut self, depth: usize, close: u8) -> Read {
+    fn sequence(&mut self, depth: usize, close: u8) -> Read<'t> {
         self.pos += 1;
         let mut items = Vec::new();
         while self.comes_to_item(close) {
@@ -260,7 +287,7 @@ impl<'t, 's> Reader<'t, 's> {
             }
             let before = self.pos;
             if let Some(key) = self.key_of_pair() {
-                self.placed(&key, depth);
+                self.placed(key, depth);
             } else if close.is_some() {
                 let _ = self.value(depth + 1);
             } else {
@@ -271,9 +298,9 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// Reads `name=` or `'name'=`; moves only when it is one.
-    fn key_of_pair(&mut self) -> Option<String> {
+    fn key_of_pair(&mut self) -> Option<&'t str> {
         let end = pair_key_end(self.bytes, self.pos)?;
-        let key = self.text.get(self.pos..end)?.to_owned();
+        let key = self.text.get(self.pos..end)?;
         self.pos = end + 1;
         Some(key)
     }
@@ -293,7 +320,7 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// `<Mode.NONE: 0>`: skipped, with what nests in it.
-    fn angle(&mut self) -> Read {
+    fn angle(&mut self) -> Read<'t> {
         let mut open = 0_usize;
         while let Some(byte) = self.peek() {
             self.pos += 1;
@@ -313,7 +340,7 @@ impl<'t, 's> Reader<'t, 's> {
     }
 
     /// A number, a name, or anything up to a delimiter.
-    fn bare(&mut self) -> Read {
+    fn bare(&mut self) -> Read<'t> {
         let begin = self.pos;
         while let Some(byte) = self.peek() {
             match byte {
@@ -362,15 +389,15 @@ fn pair_key_end(bytes: &[u8], begin: usize) -> Option<usize> {
 }
 
 /// The text without hard wraps: a newline and the indentation after it are dropped.
-pub(crate) fn unwrapped(text: &str) -> String {
-    if !text.contains('\n') {
-        return text.to_owned();
+pub(crate) fn unwrapped(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\n', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
     }
     let mut joined = String::with_capacity(text.len());
     for (number, line) in text.split('\n').enumerate() {
         joined.push_str(if number == 0 { line } else { line.trim_start() });
     }
-    joined
+    Cow::Owned(joined)
 }
 
 #[cfg(test)]
@@ -378,12 +405,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    type ReadFn = fn(&str, &mut dyn FnMut(&str, ReprValue)) -> End;
+    type ReadFn = fn(&str, Sink<'_>) -> End;
 
     fn flat(read: ReadFn, text: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         read(text, &mut |path, value| {
-            let shown = match value {
+            let shown = match value.into_kept() {
                 ReprValue::Scalar(text) => text,
                 ReprValue::List(items) => format!("[{}]", items.join("|")),
             };

@@ -111,6 +111,7 @@ pub(crate) fn capture(
     spans: &[Span],
     cut: bool,
     key: &FleetKey,
+    wanted: &dyn Fn(PlaceholderType, &str) -> bool,
 ) -> Vec<Option<Captured>> {
     let one = |(number, placeholder): (usize, &Placeholder)| {
         let &(begin, end) = spans.get(number)?;
@@ -121,7 +122,7 @@ pub(crate) fn capture(
         if is_dropped || may_be_incomplete {
             return None;
         }
-        placeholder.kind.capture(message.get(begin..end)?, key)
+        placeholder.kind.capture(message.get(begin..end)?, key, &|path| wanted(placeholder.kind, path))
     };
     template.placeholders().enumerate().map(one).collect()
 }

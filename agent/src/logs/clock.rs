@@ -30,6 +30,8 @@ pub struct ClockPlacer {
     reached: Option<(i16, u8)>,
     /// By how much a wrapper's clock without a zone is ahead of the engine's, as the last line with both showed it.
     ahead: i64,
+    /// The clocks that were placed last, and where: lines of one second stand together.
+    last: Option<(Stamps, WallTime)>,
 }
 
 /// Zones differ by quarters of an hour, and by less than a day.
@@ -59,7 +61,7 @@ impl ClockPlacer {
     /// A placer for a source whose local clocks are `zone_seconds` east of UTC; `year` and `modified` (the file's
     /// age) help clocks without a year.
     pub fn new(zone_seconds: i32, year: Option<i16>, modified: Option<WallTime>) -> Self {
-        Self { zone_seconds, declared_year: year, modified, reached: None, ahead: 0 }
+        Self { zone_seconds, declared_year: year, modified, reached: None, ahead: 0, last: None }
     }
 
     /// Year and month of the last line placed.
@@ -71,6 +73,7 @@ impl ClockPlacer {
     pub(super) fn go_on(&mut self, reached: Option<(i16, u8)>) {
         self.reached = reached;
         self.ahead = 0;
+        self.last = None;
     }
 
     /// Notes when the source was last written.
@@ -80,6 +83,17 @@ impl ClockPlacer {
 
     /// The time of a line.
     pub fn place(&mut self, stamps: Stamps) -> Option<WallTime> {
+        if let Some((last, wall)) = self.last
+            && last == stamps
+        {
+            return Some(wall);
+        }
+        let wall = self.place_new(stamps);
+        self.last = wall.map(|wall| (stamps, wall));
+        wall
+    }
+
+    fn place_new(&mut self, stamps: Stamps) -> Option<WallTime> {
         let Stamps { wrapper, engine } = stamps;
         let whole = [wrapper, engine].into_iter().flatten().find(Stamp::is_zoned);
         if let Some(stamp) = whole {

@@ -16,7 +16,7 @@ use super::explain::Explainer;
 use super::fold::{Folds, Moment};
 use super::lookback::Above;
 use super::names::Names;
-use super::prefix::{self, Level, Line, Prefix};
+use super::prefix::{self, Heads, Level, Line, Prefix};
 use super::reader::LogOptions;
 use super::redact::Recorder;
 use super::rejoin::Known;
@@ -99,6 +99,7 @@ pub(super) struct Interpreter<'p> {
     last_severe: Option<Prefix<'static>>,
     undated: Undated,
     names: Names,
+    heads: Heads,
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
     pub(super) answers: Answers,
@@ -136,6 +137,7 @@ impl<'p> Interpreter<'p> {
             last_severe: None,
             undated: Undated::default(),
             names: Names::default(),
+            heads: Heads::default(),
             taken: None,
             answers: Answers::default(),
             room: Room::default(),
@@ -248,7 +250,7 @@ impl<'p> Interpreter<'p> {
                     prefix::peel(rest, Prefix { pod: Some(Cow::Borrowed(name)), ..prefix })
                 }
             }
-            None => prefix::peel(text, prefix),
+            None => self.heads.peel(text, prefix),
         };
         self.names.learn(&line.prefix);
         let wall = self.wall(&line.prefix, said.before);
@@ -309,7 +311,13 @@ impl<'p> Interpreter<'p> {
         above: &dyn Fn() -> Vec<Above>,
         out: &mut Out<'_>,
     ) {
-        let Some(mut statement) = self.run_on(statement, out) else { return };
+        let mut statement = statement;
+        if self.held.is_some() {
+            match self.run_on(statement, out) {
+                Some(next) => statement = next,
+                None => return,
+            }
+        }
         if let Some(again) = self.folds.again(&statement.message, Moment::of(&statement)) {
             self.record_words(&statement, out);
             self.note_known(&statement, out);

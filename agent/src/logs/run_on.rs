@@ -80,7 +80,7 @@ impl<'p> Interpreter<'p> {
         held.behind.push(next.into_owned());
         let found = self.find(&joined);
         // A joined message must say more than its first lines did; else the next line stands for itself.
-        let says_more = found.as_ref().map(weight) > held.best.as_ref().map(weight);
+        let says_more = says_more(found.as_ref(), held.best.as_ref());
         if says_more || completes_id || is_longer_id(held.best.as_ref(), found.as_ref(), &held.behind) {
             held.statement.message = Cow::Owned(joined);
             for line in held.behind.drain(..) {
@@ -202,6 +202,15 @@ fn is_longer_id(before: Option<&Match<'_>>, joined: Option<&Match<'_>>, behind: 
         && (1..=MAX_REST).contains(&rest.len())
         && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':'))
         && rest.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Whether one match says more than another; anything is more than nothing.
+fn says_more(found: Option<&Match<'_>>, before: Option<&Match<'_>>) -> bool {
+    match (found, before) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(found), Some(before)) => !found.says_the_same(before) && weight(found) > weight(before),
+    }
 }
 
 /// How much a match says: attributes, then whether it is whole, then how much text it knows.

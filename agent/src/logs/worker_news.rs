@@ -67,27 +67,26 @@ impl<'p> Interpreter<'p> {
         if facts.is_empty() && settings.is_empty() && worker == Worker::default() {
             return;
         }
-        let mut origins: BTreeMap<String, String> =
-            facts.keys().map(|fact| (fact.clone(), "log line".to_owned())).collect();
+        let mut by_settings = BTreeMap::new();
         if !settings.is_empty() {
             // A line shows some settings; what the others default to is not its to say.
-            let resolved = self.packs.facts(self.engine.as_deref(), self.version.as_ref(), &settings);
+            let mut resolved = self.packs.facts(self.engine.as_deref(), self.version.as_ref(), &settings);
             for (fact, value) in resolved.facts {
-                let origin = resolved.origins.get(&fact).filter(|origin| origin.starts_with("setting"));
+                let origin = resolved.origins.remove(&fact).filter(|origin| origin.starts_with("setting"));
                 if let Some(origin) = origin.filter(|_| !facts.contains_key(&fact)) {
-                    origins.insert(fact.clone(), origin.clone());
+                    by_settings.insert(fact.clone(), origin);
                     facts.insert(fact, value);
                 }
             }
         }
         facts.retain(|fact, value| self.news.is_fact(fact, value));
-        origins.retain(|fact, _| facts.contains_key(fact));
         settings.retain(|setting, value| self.news.is_setting(setting, value));
         let says_itself = worker != Worker::default();
         if facts.is_empty() && settings.is_empty() && !says_itself {
             return;
         }
-        worker.fact_origins = origins;
+        let mut origin = |fact: &String| by_settings.remove(fact).unwrap_or_else(|| "log line".to_owned());
+        worker.fact_origins = facts.keys().map(|fact| (fact.clone(), origin(fact))).collect();
         worker.facts = facts;
         worker.settings = settings;
         (out.tell)(statement.tell(WORKER, found.says(), Body::Worker(worker)));

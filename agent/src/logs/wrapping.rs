@@ -16,6 +16,9 @@ const STRAY_AFTER: u32 = 256;
 static STREAMS: LazyLock<[memmem::Finder<'static>; 2]> =
     LazyLock::new(|| [&b" stderr "[..], b" stdout "].map(memmem::Finder::new));
 
+/// What the names of both streams begin with: most lines hold neither.
+static STREAM: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b" std"));
+
 /// What was seen.
 #[derive(Debug)]
 pub(super) struct Wrapping {
@@ -98,6 +101,7 @@ fn escapes(object: &[u8]) -> bool {
 /// `F` or `P` of a CRI line.
 fn cri_tag(line: &[u8]) -> Option<u8> {
     let head = &line[..line.len().min(400)];
+    STREAM.find(head)?;
     let at = STREAMS.iter().find_map(|stream| stream.find(head))?;
     let digit_before = at > 0 && (head[at - 1] == b'Z' || head[at - 1].is_ascii_digit());
     let tag = *head.get(at + 8)?;

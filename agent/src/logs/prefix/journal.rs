@@ -37,7 +37,8 @@ pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<
         (stamp::epoch(seconds.parse().ok()?)?, rest, false)
     };
     let rest = some_blanks(rest)?;
-    let (_host, rest) = run(rest, 255, |b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))?;
+    let (_host, rest) =
+        run(rest, 255, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))?;
     let rest = eat(rest, " ")?;
     let (_ident, rest) = run(rest, 255, |b| b.is_ascii_alphanumeric() || b"-._@/()".contains(&b))?;
     let rest = match rest.strip_prefix('[') {

@@ -11,6 +11,7 @@
 
 mod container;
 mod glog;
+mod heads;
 mod journal;
 mod json;
 mod level;
@@ -26,6 +27,7 @@ mod stamp;
 mod tracing;
 mod viewer;
 
+pub(super) use heads::Heads;
 pub use json::{JsonLine, error_of_answer};
 pub use level::Level;
 pub use noise::without_colours;
@@ -218,7 +220,17 @@ pub fn peel<'a>(text: &'a str, mut prefix: Prefix<'a>) -> Line<'a> {
             Cow::Owned(message)
         }
     };
-    // A JSON record may stand behind what was noise or a text wrapper.
+    of_message(message, prefix)
+}
+
+/// What follows the last prefix: a message with its trailers.
+fn peel_message<'a>(rest: &'a str, mut prefix: Prefix<'a>) -> Line<'a> {
+    let message = without_trailers(rest, &mut prefix);
+    of_message(Cow::Borrowed(message), prefix)
+}
+
+/// A JSON record may stand behind what was noise or a text wrapper.
+fn of_message<'a>(message: Cow<'a, str>, prefix: Prefix<'a>) -> Line<'a> {
     if message.starts_with('{') && message.ends_with('}') {
         match json::open(&message) {
             Some(JsonLine::Record(record)) => return of_record(record, prefix),
@@ -258,7 +270,11 @@ fn peel_text<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
             None => break,
         }
     }
-    let rest = process::repeated_suffix(rest, prefix);
+    without_trailers(rest, prefix)
+}
+
+fn without_trailers<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
+    let rest = process::repeated_suffix(text, prefix);
     lmcache::trailer(rest, prefix).trim_end()
 }
 

@@ -16,13 +16,7 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
 
 /// Drops `ESC [ … letter`, and `[2m` and the like where the escape byte was lost.
 pub fn without_colours(text: &str) -> Cow<'_, str> {
-    let escaped = memchr::memchr(0x1b, text.as_bytes()).is_some();
-    // Only text that also resets its colour is taken for coloured text.
-    let lost = !escaped
-        && memchr::memchr_iter(b'[', text.as_bytes()).any(|at| text.as_bytes()[at + 1..].starts_with(b"0m"));
-    if !escaped && !lost {
-        return Cow::Borrowed(text);
-    }
+    let Some(escaped) = is_coloured(text.as_bytes()) else { return Cow::Borrowed(text) };
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(if escaped { '\u{1b}' } else { '[' }) {
@@ -44,6 +38,20 @@ pub fn without_colours(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
+/// Whether the codes of a coloured text have their escape bytes; `None` for a text without colours. One pass, since
+/// every line that matters is looked at.
+fn is_coloured(text: &[u8]) -> Option<bool> {
+    let mut lost = false;
+    for at in memchr::memchr2_iter(0x1b, b'[', text) {
+        if text[at] == 0x1b {
+            return Some(true);
+        }
+        // Only text that also resets its colour is taken for coloured text.
+        lost |= text[at + 1..].starts_with(b"0m");
+    }
+    lost.then_some(false)
+}
+
 fn escape_length(code: &str) -> Option<usize> {
     let body = code.strip_prefix("\u{1b}[")?;
     let parameters = body.bytes().take(32).take_while(|b| b.is_ascii_digit() || b";?:".contains(b)).count();
@@ -59,6 +67,9 @@ fn lost_length(code: &str) -> Option<usize> {
 
 /// What stands behind a carriage return or the end of a progress bar.
 fn behind_progress(text: &str) -> &str {
+    if memchr::memchr2(b'\r', b'%', text.as_bytes()).is_none() {
+        return text;
+    }
     let text = text.trim_end_matches('\r');
     let text = match memchr::memrchr(b'\r', text.as_bytes()) {
         Some(at) => &text[at + 1..],

@@ -8,12 +8,19 @@ use std::borrow::Cow;
 
 /// `(NAME pid=N, key=value)`.
 pub(super) fn peel<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
-    let close = text.bytes().take(256).position(|byte| byte == b')')?;
+    let close = memchr::memchr(b')', &text.as_bytes()[..text.len().min(256)])?;
     let inside = text.get(1..close)?;
-    if !inside.bytes().all(|b| b.is_ascii_alphanumeric() || b" _-.:=,#<>/@[]".contains(&b)) {
+    let belongs = |b: u8| {
+        let sign = matches!(
+            b,
+            b' ' | b'_' | b'-' | b'.' | b':' | b'=' | b',' | b'#' | b'<' | b'>' | b'/' | b'@' | b'[' | b']'
+        );
+        b.is_ascii_alphanumeric() || sign
+    };
+    if !inside.bytes().all(belongs) {
         return None;
     }
-    let pid_at = inside.find("pid=")?;
+    let pid_at = inside.as_bytes().windows(4).position(|word| word == b"pid=")?;
     let digits = &inside[pid_at + 4..];
     let pid = digits[..digits.bytes().take_while(u8::is_ascii_digit).count()].parse().ok()?;
     let mut name = inside[..pid_at].trim_end_matches([' ', ',']);

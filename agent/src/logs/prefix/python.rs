@@ -40,7 +40,7 @@ pub(super) fn uvicorn<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peel
         prefix.spoken = true;
         return Some(Peeled::Message(blanks(rest)));
     }
-    let (name, rest) = run(rest, 200, |b| b.is_ascii_alphanumeric() || b"._-".contains(&b))?;
+    let (name, rest) = run(rest, 200, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))?;
     let rest = eat(rest, ":")?;
     prefix.level = Some(level);
     prefix.module = Some(Cow::Borrowed(name));

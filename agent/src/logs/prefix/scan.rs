@@ -5,13 +5,16 @@ pub(super) fn eat<'a>(text: &'a str, literal: &str) -> Option<&'a str> {
     text.strip_prefix(literal)
 }
 
-/// Takes exactly `digits` digits as a number.
+/// Takes exactly `digits` digits, at most nine, as a number.
 pub(super) fn number(text: &str, digits: usize) -> Option<(u32, &str)> {
-    let head = text.get(..digits)?;
-    if !head.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+    let mut number = 0;
+    for byte in text.as_bytes().get(..digits)? {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u32::from(byte - b'0');
     }
-    Some((head.parse().ok()?, &text[digits..]))
+    Some((number, &text[digits..]))
 }
 
 /// Takes every byte for which `belongs` is true; at least one, at most `limit`. `belongs` must hold for ASCII only.
@@ -37,7 +40,9 @@ pub(super) fn some_blanks(text: &str) -> Option<&str> {
 
 /// `path/to/file.py:123`: the path, the line and what follows. A path has no blanks, quotes or brackets.
 pub(super) fn file_line(text: &str) -> Option<(&str, u32, &str)> {
-    let (path, rest) = run(text, 256, |b| b.is_ascii_alphanumeric() || b"._-/<>+".contains(&b))?;
+    let (path, rest) = run(text, 256, |b| {
+        b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b'<' | b'>' | b'+')
+    })?;
     let rest = eat(rest, ":")?;
     let (line, rest) = run(rest, 7, |b| b.is_ascii_digit())?;
     // A host and a port look the same, but a file has an ending that begins with a letter.
@@ -51,7 +56,8 @@ pub(super) fn file_line(text: &str) -> Option<(&str, u32, &str)> {
 
 /// A dotted or `::` name of a logger or module.
 pub(super) fn module_name(text: &str) -> Option<(&str, &str)> {
-    let (name, rest) = run(text, 200, |b| b.is_ascii_alphanumeric() || b"._:-".contains(&b))?;
+    let (name, rest) =
+        run(text, 200, |b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-'))?;
     let trimmed = name.trim_end_matches(':');
     let rest = if trimmed.len() < name.len() { &text[trimmed.len()..] } else { rest };
     (!trimmed.is_empty() && !trimmed.starts_with(|c: char| c.is_ascii_digit())).then_some((trimmed, rest))

@@ -35,7 +35,7 @@ fn loguru<'a>(text: &'a str, stamp: stamp::Stamp, level: Level, prefix: &mut Pre
 
 /// `vllm-1  | `.
 pub(super) fn service<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
-    let (name, rest) = run(text, 128, |b| b.is_ascii_alphanumeric() || b"-._".contains(&b))?;
+    let (name, rest) = run(text, 128, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))?;
     let rest = eat(some_blanks(rest)?, "|")?;
     prefix.pod = Some(Cow::Borrowed(name));
     Some(Peeled::More(rest.strip_prefix(' ').unwrap_or(rest)))
