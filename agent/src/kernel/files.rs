@@ -157,7 +157,7 @@ impl Files {
                 self.open.insert(FileKey { pid, path }, OpenFile { handle, role, file_system });
             }
             Kept::Temporary { pid, path, last } => {
-                drop(self.temporary.insert(FileKey { pid, path: path.into() }, last))
+                drop(self.temporary.insert(FileKey { pid, path: path.into() }, last));
             }
             Kept::Known { path, known } => drop(self.known.insert(path.into(), known)),
             Kept::Listing { thread, directory, last } => self.scans.restore(thread, directory, last),
