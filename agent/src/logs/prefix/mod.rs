@@ -25,6 +25,7 @@ mod scan;
 mod sglang;
 mod stamp;
 mod tracing;
+mod ucm;
 mod viewer;
 
 pub(super) use heads::Heads;
@@ -289,6 +290,7 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
         b'<' => journal::kernel_level(text, prefix),
         b'[' => container::kubectl(text, prefix)
             .or_else(|| lmcache::peel(text, prefix))
+            .or_else(|| ucm::peel(text, prefix))
             .or_else(|| sglang::peel(text, prefix))
             .or_else(|| process::rank_label(text, prefix))
             .or_else(|| process::numbered(text, prefix))
