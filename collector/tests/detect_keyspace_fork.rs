@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{AdminCall, ArtifactAction, Block, Body, KeyDerivation, Store};
+use kvprov_model::observation::{AdminCall, ArtifactAction, Block, Body, CacheUse, KeyDerivation, Store, Tier, Worker};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 
@@ -136,6 +136,38 @@ fn settings_of_a_shared_store_that_differ_are_a_risk() {
 fn a_random_seed_per_process_differs_from_itself() {
     let found = configured(fact::HASH_SEED, "random", "random").only(&FORK);
     assert_eq!((found.confidence, found.cause), (Confidence::Risk, Cause::HashSeed));
+}
+
+/// Two processes of one engine say what their hashes begin with.
+fn said_by_processes(first: (&str, &str), second: (&str, &str)) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    for (time, seed) in [first, second] {
+        let facts = [(fact::HASH_SEED.to_owned(), seed.to_owned())].into();
+        scene.at(time).on("e0").tell(Body::Worker(Worker { facts, ..Worker::default() }));
+    }
+    scene
+}
+
+#[test]
+fn processes_of_one_engine_whose_hashes_begin_differently_are_a_risk() {
+    let found = said_by_processes(("08:00:01", "digest:aa"), ("08:00:03", "digest:bb")).only(&FORK);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Risk, Cause::HashSeed));
+    assert_eq!(found.workers, ["e0"]);
+}
+
+#[test]
+fn processes_that_agree_or_did_not_start_together_are_quiet() {
+    said_by_processes(("08:00:01", "digest:aa"), ("08:00:03", "digest:aa")).assert_quiet(&FORK);
+    said_by_processes(("08:00:01", "digest:aa"), ("08:05:00", "digest:bb")).assert_quiet(&FORK);
+}
+
+#[test]
+fn an_engine_that_finds_what_it_stored_has_one_keyspace() {
+    let mut scene = said_by_processes(("08:00:01", "digest:aa"), ("08:00:03", "digest:bb"));
+    let used = CacheUse { tier: Some(Tier::Storage), hit: Some(256), ..CacheUse::default() };
+    scene.at("08:01:00").on("e0").tell(Body::CacheUse(used));
+    scene.assert_quiet(&FORK);
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! `keyspace_fork`: the same content exists, or is looked up, under disjoint keys. Names the factor that differs.
 //!
-//! Five kinds of evidence, one file each: stored artifacts; KV events of two engines; printed key derivations; the
-//! order in which adapters were loaded; settings of workers that share a store or an index. What happened beats what
+//! Six kinds of evidence, one file each: stored artifacts; KV events of two engines; printed key derivations; the order
+//! in which adapters were loaded; what the processes of one engine say at their start; settings of workers that share a
+//! store or an index. What happened beats what
 //! is configured: where artifacts show a fork of a store, its settings are not told again.
 
 mod by_adapters;
 mod by_artifacts;
 mod by_blocks;
 mod by_derivation;
+mod by_process;
 mod by_settings;
 
 pub(super) use by_settings::by_place;
@@ -31,6 +33,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
             findings.extend(by_derivation::detect(view));
             findings.extend(stated(view));
             findings.extend(by_adapters::detect(view));
+            findings.extend(by_process::detect(view));
             findings.extend(by_settings::detect(view, &proven, &findings));
             findings
         }
