@@ -8,6 +8,7 @@
 
 use super::emit::{OWN, PER_STATEMENT, Statement, Telling};
 use crate::source::Place;
+use foldhash::fast::RandomState;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::observation::Body;
 use kvprov_model::value::Value;
@@ -21,9 +22,9 @@ const INTERVAL: i64 = 60 * SECOND;
 /// Statements that were told once.
 #[derive(Debug, Default)]
 pub(super) struct Folds {
-    open: HashMap<String, Open>,
+    open: HashMap<String, Open, RandomState>,
     /// Keys of statements by the words in which they came last.
-    by_words: HashMap<Box<str>, String>,
+    by_words: HashMap<Box<str>, String, RandomState>,
     clock: u64,
 }
 
