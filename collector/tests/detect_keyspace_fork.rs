@@ -6,7 +6,9 @@ mod scene;
 
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{AdminCall, ArtifactAction, Block, Body, CacheUse, KeyDerivation, Store, Tier, Worker};
+use kvprov_model::observation::{
+    AdminCall, ArtifactAction, Block, Body, CacheUse, KeyDerivation, Store, Tier, Worker,
+};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 

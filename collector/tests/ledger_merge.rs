@@ -29,6 +29,18 @@ fn merged(batches: &[Vec<Observation>], limits: &Limits) -> MemoryLedger {
     ledger
 }
 
+/// A view that the ledger remembers is the one that a ledger has which remembers nothing.
+fn views_agree(ledger: &impl Ledger, batches: &[Vec<Observation>], limits: &Limits) {
+    let fresh = merged(batches, limits);
+    use IndexKind::{Engine, Fleet, Request, Roster, Store, Transfer, Worker};
+    for kind in [Worker, Request, Transfer, Store, Engine, Roster, Fleet] {
+        for key in fresh.keys(kind).unwrap() {
+            let (seen, expected) = (ledger.view(&key).unwrap(), fresh.view(&key).unwrap());
+            assert_eq!((&seen.observations, seen.cut), (&expected.observations, expected.cut), "{key:?}");
+        }
+    }
+}
+
 /// What the ledger has to hold, from the definition of retention alone.
 fn expected(
     history: &[Observation],
@@ -77,6 +89,24 @@ proptest! {
     fn order_and_duplicates_do_not_matter((_, one, other) in two_deliveries(60)) {
         for limits in [Limits::unbounded(), few_bytes()] {
             prop_assert_eq!(merged(&one, &limits).dump().unwrap(), merged(&other, &limits).dump().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_view_that_is_remembered_is_the_one_that_is_read_anew((_, one, other) in two_deliveries(40), changes in any::<bool>()) {
+        let narrow = Limits { selection: 12, ..few_bytes() };
+        for limits in [Limits::unbounded(), few_bytes(), narrow] {
+            let mut ledger = MemoryLedger::new(limits.clone());
+            let mut told = Vec::new();
+            for batch in one.iter().chain(&other) {
+                let mut batch = batch.clone();
+                if changes && told.len() % 3 == 2 {
+                    batch.iter_mut().for_each(|observation| observation.envelope.says = Some("zz".to_owned()));
+                }
+                ledger.merge(&batch).unwrap();
+                told.push(batch);
+                views_agree(&ledger, &told, &limits);
+            }
         }
     }
 

@@ -79,6 +79,10 @@ impl<S: Storage> StoredLedger<S> {
         for state in prepared.nodes {
             self.nodes.insert(state);
         }
+        self.floors += u64::from(prepared.merged.removed > 0);
+        if prepared.merged.replaced > 0 {
+            self.forget_views();
+        }
         Ok(prepared.merged)
     }
 }

@@ -22,6 +22,7 @@ mod node;
 mod position;
 mod posting;
 mod read;
+mod recent;
 mod remove;
 mod retention;
 pub mod storage;
@@ -39,6 +40,7 @@ use kvprov_model::id::NodeId;
 use kvprov_model::observation::Observation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// What a merge did. Every observation that was handed in is in exactly one of `added`, `replaced`, `duplicates`,
 /// `expired`, `refused_nodes` and `oversized`.
@@ -72,6 +74,15 @@ pub struct Selection {
     /// The observations.
     pub observations: Vec<Observation>,
     /// Observations left out because the view is larger than [`Limits::selection`]; the oldest are left out.
+    pub cut: u64,
+}
+
+/// A selection in the order of a view (by wall time, stream, position and id), shared with the ledger that made it.
+#[derive(Debug, Clone, Default)]
+pub struct Viewed {
+    /// The observations.
+    pub observations: Arc<Vec<Observation>>,
+    /// As in [`Selection`].
     pub cut: u64,
 }
 
@@ -109,6 +120,11 @@ pub trait Ledger: Send + Sync {
     /// The observations under a key, at most [`Limits::selection`] of them.
     fn select(&self, key: &IndexKey) -> Result<Selection, LedgerError>;
 
+    /// The same in the order of a view. A ledger may remember what it gave, and then reads only what came since.
+    fn view(&self, key: &IndexKey) -> Result<Viewed, LedgerError> {
+        Ok(self.select(key)?.in_order())
+    }
+
     /// Every key of a kind, at most [`Limits::selection`] of them, in no meaningful but a stable order.
     fn keys(&self, kind: IndexKind) -> Result<Vec<IndexKey>, LedgerError>;
 
@@ -126,6 +142,16 @@ pub trait Ledger: Send + Sync {
 
     /// The findings on every subject.
     fn all_findings(&self) -> Result<BTreeMap<Subject, Vec<Finding>>, LedgerError>;
+}
+
+// === impl Selection ===
+
+impl Selection {
+    fn in_order(self) -> Viewed {
+        let Self { mut observations, cut } = self;
+        observations.sort_by(|a, b| recent::order(a).cmp(&recent::order(b)));
+        Viewed { observations: Arc::new(observations), cut }
+    }
 }
 
 // === impl Merged ===

@@ -3,17 +3,19 @@
 use super::block::Block;
 use super::index::{IndexKey, IndexKind, Subject};
 use super::key::{self, BlockId, StoredKey};
-use super::position::Place;
+use super::position::{Place, Position};
+use super::recent::{Remembered, order};
 use super::storage::{Order, Storage};
 use super::stored::StoredLedger;
 use super::view::{Entry, read_slot};
-use super::{Ledger, LedgerError, Merged, Selection};
+use super::{Ledger, LedgerError, Merged, Selection, Viewed};
 use kvprov_model::clock::WallTime;
 use kvprov_model::finding::Finding;
 use kvprov_model::id::NodeId;
 use kvprov_model::observation::Observation;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::{Arc, PoisonError};
 
 /// Observations that a visit holds at once, beside those of one and the same time.
 const PAGE: usize = 512;
@@ -61,6 +63,26 @@ impl<S: Storage> Ledger for StoredLedger<S> {
         let (dated, cut_dated) = self.newest(&stored, true, limit - observations.len().min(limit))?;
         observations.extend(self.load(dated)?);
         Ok(Selection { observations, cut: cut_undated + cut_dated })
+    }
+
+    fn view(&self, key: &IndexKey) -> Result<Viewed, LedgerError> {
+        // After a commit that failed nothing tells which batches are whole.
+        if self.torn {
+            return Ok(self.select(key)?.in_order());
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match recent.take(key) {
+            Some(known) => self.with_what_came_since(key, known)?,
+            None => None,
+        };
+        let viewed = match known {
+            Some(observations) => Viewed { observations, cut: 0 },
+            None => self.select(key)?.in_order(),
+        };
+        if viewed.cut == 0 {
+            recent.put(key, &viewed.observations, self.next_batch, self.floors);
+        }
+        Ok(viewed)
     }
 
     fn keys(&self, kind: IndexKind) -> Result<Vec<IndexKey>, LedgerError> {
@@ -118,6 +140,45 @@ impl<S: Storage> StoredLedger<S> {
             observation = Block::read(bytes).and_then(|block| read_slot(&block, place));
         })?;
         Ok(observation?.map(|(_, observation)| observation))
+    }
+
+    /// A view that was read before, with what came since; `None` where it has to be read anew.
+    fn with_what_came_since(
+        &self,
+        key: &IndexKey,
+        mut known: Remembered,
+    ) -> Result<Option<Arc<Vec<Observation>>>, LedgerError> {
+        // Somebody still looks at it as it was.
+        let Some(held) = Arc::get_mut(&mut known.observations) else { return Ok(None) };
+        if known.floors != self.floors {
+            held.retain(|observation| {
+                let state = self.nodes.get(&observation.envelope.node);
+                state.is_none_or(|state| state.admits(&Position::of(&observation.envelope)))
+            });
+        }
+        let stored = StoredKey::of(key.kind(), key.name());
+        let mut places = Vec::new();
+        for dated in [false, true] {
+            self.each_entry_since(&stored, known.next, dated, &mut |(_, place)| {
+                places.push(place);
+                Ok(())
+            })?;
+        }
+        // What nothing dates gets half of a selection: with fewer than that nothing is cut.
+        if held.len() + places.len() > self.limits.selection / 2 {
+            return Ok(None);
+        }
+        let mut new = self.load(places)?;
+        if !new.is_empty() {
+            new.sort_by(|a, b| order(a).cmp(&order(b)));
+            let follows =
+                held.last().zip(new.first()).is_none_or(|(last, first)| order(last) <= order(first));
+            held.append(&mut new);
+            if !follows {
+                held.sort_by(|a, b| order(a).cmp(&order(b)));
+            }
+        }
+        Ok(Some(known.observations))
     }
 
     fn visit_page(

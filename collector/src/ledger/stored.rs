@@ -4,15 +4,17 @@ use super::arriving::Scratch;
 use super::key;
 use super::merge::Merge;
 use super::node::{NodeState, Nodes};
+use super::recent::Recent;
 use super::storage::{DiskStorage, MemoryStorage, Order, Storage, is_ledger};
 use super::{LedgerError, Limits, Merged};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Observations that are merged at once from another ledger.
 const PAGE: usize = 512;
 
-/// A ledger over a storage. In memory it holds one small record a node, never the observations.
+/// A ledger over a storage. In memory it holds one small record a node, and the views that were read last.
 pub struct StoredLedger<S> {
     pub(super) storage: S,
     pub(super) limits: Limits,
@@ -24,6 +26,10 @@ pub struct StoredLedger<S> {
     pub(super) torn: bool,
     /// Room that every merge needs; kept so that it is not asked for anew.
     pub(super) scratch: Scratch,
+    /// What was read before.
+    pub(super) recent: Mutex<Recent>,
+    /// How often retention took something away.
+    pub(super) floors: u64,
 }
 
 /// The ledger of a replay or a test.
@@ -44,6 +50,8 @@ impl MemoryLedger {
             next_batch: 0,
             torn: false,
             scratch: Scratch::default(),
+            recent: Mutex::default(),
+            floors: 0,
         }
     }
 }
@@ -71,8 +79,16 @@ impl<S: Storage> StoredLedger<S> {
     pub fn over(storage: S, limits: Limits) -> Result<Self, LedgerError> {
         let nodes = read_nodes(&storage)?;
         let next_batch = next_batch(&storage)?;
-        let mut ledger =
-            Self { storage, limits, nodes, next_batch, torn: false, scratch: Scratch::default() };
+        let mut ledger = Self {
+            storage,
+            limits,
+            nodes,
+            next_batch,
+            torn: false,
+            scratch: Scratch::default(),
+            recent: Mutex::default(),
+            floors: 0,
+        };
         ledger.expire_all()?;
         Ok(ledger)
     }
@@ -106,6 +122,11 @@ impl<S: Storage> StoredLedger<S> {
         Ok(total)
     }
 
+    /// Forgets what was read before.
+    pub(super) fn forget_views(&mut self) {
+        self.recent.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Before a write: makes good a commit that failed.
     pub(super) fn mend(&mut self) -> Result<(), LedgerError> {
         if self.torn {
@@ -113,6 +134,7 @@ impl<S: Storage> StoredLedger<S> {
             self.nodes = read_nodes(&self.storage)?;
             self.next_batch = next_batch(&self.storage)?;
             self.torn = false;
+            self.forget_views();
         }
         Ok(())
     }

@@ -29,10 +29,20 @@ impl<S: Storage> StoredLedger<S> {
         dated: bool,
         visit: &mut dyn FnMut(Entry) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
+        self.each_entry_since(stored, 0, dated, visit)
+    }
+
+    /// The same of a batch and all behind it.
+    pub(super) fn each_entry_since(
+        &self,
+        stored: &StoredKey,
+        batch: u64,
+        dated: bool,
+        visit: &mut dyn FnMut(Entry) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
         let mut outcome = Ok(());
-        let prefix = stored.lists();
-        let until = key::prefix_end(&prefix);
-        self.storage.scan(&prefix, until.as_deref(), Order::Ascending, &mut |list, value| {
+        let until = key::prefix_end(&stored.lists());
+        self.storage.scan(&stored.list(batch), until.as_deref(), Order::Ascending, &mut |list, value| {
             let Some((_, batch)) = StoredKey::of_list(list) else { return ControlFlow::Continue(()) };
             outcome = posting::read(value).and_then(|(_, postings)| {
                 for posting in postings.into_iter().filter(|posting| posting.wall.is_some() == dated) {

@@ -17,6 +17,7 @@ use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub use expected::Declared;
 pub use hearing::{Heard, Hearing};
@@ -26,14 +27,8 @@ pub use roster::{Member, Roster, Stated};
 const ABSURD: f64 = 1e16;
 
 /// Observations as a view has read them, shared by whoever looks at them.
-pub type Selected = Rc<Vec<Observation>>;
+pub type Selected = Arc<Vec<Observation>>;
 type Legs = Rc<Vec<(Observation, RequestLeg)>>;
-
-/// The order of a view: by time, then by place in the stream.
-fn order(observation: &Observation) -> (Option<WallTime>, &str, i64, kvprov_model::id::ObservationId) {
-    let envelope = &observation.envelope;
-    (envelope.wall, &envelope.stream, envelope.position, envelope.id)
-}
 
 /// How far the input has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +75,7 @@ impl<'l> View<'l> {
         progress: Progress,
         hearing: &Hearing,
     ) -> Result<Self, LedgerError> {
-        let known = ledger.select(&IndexKey::Roster)?.observations;
+        let known = ledger.view(&IndexKey::Roster)?.observations;
         let (roster, declared) = (Rc::new(Roster::build(&known)), Rc::new(Declared::build(&known)));
         let mut watermarks = ledger.watermarks();
         watermarks.extend(hearing.complete.iter().map(|(node, time)| (node.clone(), *time)));
@@ -179,26 +174,23 @@ impl<'l> View<'l> {
     /// error at the end ([`View::finish`]), so that detectors stay free of input and output.
     pub fn select(&self, key: IndexKey) -> Selected {
         if let Some(found) = self.read.borrow().get(&key) {
-            return Rc::clone(found);
+            return Arc::clone(found);
         }
-        let found = match self.ledger.select(&key) {
-            Ok(selection) => {
-                self.cut.set(self.cut.get() + selection.cut);
-                let mut observations = selection.observations;
-                if selection.cut > 0 {
-                    let oldest = observations.iter().filter_map(|o| o.envelope.wall).min();
+        let found = match self.ledger.view(&key) {
+            Ok(viewed) => {
+                self.cut.set(self.cut.get() + viewed.cut);
+                if viewed.cut > 0 {
+                    let oldest = viewed.observations.iter().filter_map(|o| o.envelope.wall).min();
                     self.cut_before.set(self.cut_before.get().max(oldest));
                 }
-                // Clocks that print whole seconds make ties; within a stream its order is the order of events.
-                observations.sort_by(|a, b| order(a).cmp(&order(b)));
-                Rc::new(observations)
+                viewed.observations
             }
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
-                Rc::default()
+                Arc::default()
             }
         };
-        self.read.borrow_mut().insert(key, Rc::clone(&found));
+        self.read.borrow_mut().insert(key, Arc::clone(&found));
         found
     }
 
