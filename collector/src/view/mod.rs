@@ -5,6 +5,7 @@
 
 pub mod expected;
 pub mod hearing;
+pub mod legs;
 pub mod request;
 pub mod roster;
 pub mod timeline;
@@ -13,7 +14,7 @@ use crate::detect::artifacts::History;
 use crate::ledger::{IndexKey, IndexKind, Ledger, LedgerError};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::{NodeId, RequestStem, StoreId, WorkerId};
-use kvprov_model::observation::{Body, Counters, Observation, RequestLeg, Role};
+use kvprov_model::observation::{Body, Counters, Observation, Role};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use expected::Declared;
 pub use hearing::{Heard, Hearing};
+pub use legs::Legs;
 pub use roster::{Member, Roster, Stated};
 
 /// No counter of tokens, requests or bytes moves this far in one interval.
@@ -28,7 +30,6 @@ const ABSURD: f64 = 1e16;
 
 /// Observations as a view has read them, shared by whoever looks at them.
 pub type Selected = Arc<Vec<Observation>>;
-type Legs = Rc<Vec<(Observation, RequestLeg)>>;
 
 /// How far the input has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub struct View<'l> {
     cut_before: Cell<Option<WallTime>>,
     read: RefCell<BTreeMap<IndexKey, Selected>>,
     intervals: RefCell<BTreeMap<WorkerId, Rc<Vec<Interval>>>>,
-    legs: RefCell<Option<Legs>>,
+    legs: RefCell<Option<Rc<Legs>>>,
     histories: RefCell<BTreeMap<StoreId, Rc<History>>>,
     cut: Cell<u64>,
     failed: RefCell<Option<LedgerError>>,
@@ -264,17 +265,13 @@ impl<'l> View<'l> {
     }
 
     /// Every request leg that any router told, with the observation that tells it.
-    pub fn router_legs(&self) -> Legs {
+    pub fn router_legs(&self) -> Rc<Legs> {
         if let Some(found) = &*self.legs.borrow() {
             return Rc::clone(found);
         }
-        let mut legs = Vec::new();
+        let mut legs = Legs::default();
         for member in self.roster.members() {
-            for observation in self.worker(&member.id).iter() {
-                if let Body::RequestLeg(leg) = &observation.body {
-                    legs.push((observation.clone(), leg.clone()));
-                }
-            }
+            legs.add(self.worker(&member.id));
         }
         let legs = Rc::new(legs);
         *self.legs.borrow_mut() = Some(Rc::clone(&legs));
