@@ -12,6 +12,7 @@
 pub mod exposition;
 pub mod meanings;
 mod page;
+pub mod query_answer;
 pub mod recorded;
 pub mod scrape;
 mod state;
