@@ -136,6 +136,6 @@ fn waited_behind(
                 !view.request(&RequestStem::of(id)).iter().any(|o| matches!(o.body, Body::Handshake(_)))
             })
         })
-        .cloned()
+        .map(|(observation, leg)| (observation.clone(), leg.clone()))
         .collect()
 }

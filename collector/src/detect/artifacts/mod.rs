@@ -11,6 +11,7 @@ use kvprov_model::observation::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::LazyLock;
 
 /// A removal this close to a call that empties the store belongs to it.
@@ -127,7 +128,7 @@ impl History {
                 owners.insert(Rc::clone(&actor));
             }
             let at = observation.envelope.wall;
-            let event = Event { at, actor, action: action.clone(), read: Rc::clone(&read), index };
+            let event = Event { at, actor, action: action.clone(), read: Arc::clone(&read), index };
             match keys.get_mut(key) {
                 Some(events) => events.push(event),
                 None => {
@@ -155,7 +156,7 @@ impl History {
                         by: Rc::clone(&event.actor),
                         at: event.at,
                         bytes: event.artifact().bytes,
-                        read: Rc::clone(&event.read),
+                        read: Arc::clone(&event.read),
                         index: event.index,
                     });
                 }
