@@ -391,6 +391,54 @@ fn reads_of_a_store_that_only_a_counter_tells_are_suspected_to_be_recomputed() {
     scene.assert_silent();
 }
 
+const LEASES_EXPIRED: &str = kvprov_model::counter::LEASES_EXPIRED;
+
+/// A prefill worker of which only counters are seen.
+fn counted_leases(values: &[(&str, f64)]) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill();
+    scene.at("08:00:10").on("p0").tell(counted("08:00:00", values));
+    scene
+}
+
+#[test]
+fn leases_that_only_a_counter_tells_are_suspected() {
+    let found = counted_leases(&[(LEASES_EXPIRED, 4.0)]).only(&FAILED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::LeaseExpired));
+    assert_eq!(found.count, 4);
+    assert!(names_unknown(&found, "which requests"), "{:?}", found.unknown);
+}
+
+#[test]
+fn counted_leases_of_clients_that_left_are_explained() {
+    let aborted = kvprov_model::counter::REQUESTS_ABORTED;
+    counted_leases(&[(LEASES_EXPIRED, 4.0), (aborted, 5.0)]).assert_silent();
+    let found = counted_leases(&[(LEASES_EXPIRED, 4.0), (aborted, 1.0)]).only(&FAILED);
+    assert_eq!(found.count, 3);
+}
+
+#[test]
+fn a_lease_that_a_line_tells_is_not_counted_again() {
+    let mut scene = unread_leases(&["cmpl-a-0"]);
+    scene.at("08:00:20").on("p0").tell(counted("08:00:00", &[(LEASES_EXPIRED, 1.0)]));
+    assert_eq!(scene.only(&FAILED).count, 1);
+}
+
+#[test]
+fn a_visible_decode_side_explains_counted_leases() {
+    let mut scene = counted_leases(&[(LEASES_EXPIRED, 4.0)]);
+    scene.worker("d0").decode();
+    scene.assert_silent();
+}
+
+#[test]
+fn the_leases_of_a_first_page_ended_nobody_knows_when() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill();
+    scene.at("08:00:10").on("p0").tell(totals(&[(LEASES_EXPIRED, 4.0)]));
+    scene.assert_silent();
+}
+
 // === one request under two ids ===
 
 #[test]

@@ -7,11 +7,12 @@ use super::draft::Draft;
 use super::silent_recompute::add;
 use super::unarrived::{self, Fate};
 use super::{Subject, words};
-use crate::view::View;
 use crate::view::request::stems;
+use crate::view::{Interval, View};
+use kvprov_model::counter;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, LeaseState, Observation, Role};
+use kvprov_model::observation::{Body, LeaseState, Observation, Role, SourceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The other side's words on an unread lease come within this time: a failed pull takes a minute and a half at worst.
@@ -41,6 +42,12 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
             "the decode side is not seen: the client may have left, or the prompt was computed anew there",
         );
     }
+    for (interval, ended) in counted_leases(view, worker) {
+        fates.entry(Cause::LeaseExpired).or_default().insert("failed or were computed anew");
+        let draft = draft_for(&mut drafts, &Cause::LeaseExpired, worker);
+        draft.proof(&interval.observation).events(ended);
+        draft.unknown("which requests: only the counter of leases that ended unread shows them");
+    }
     drafts
         .into_iter()
         .map(|(cause, draft)| {
@@ -62,10 +69,7 @@ fn draft_for<'d>(drafts: &'d mut BTreeMap<Cause, Draft>, cause: &Cause, worker: 
 /// Leases that ended before anybody read, where no decode side is seen. A failure, a lost parameter or a client that
 /// left explains an unread lease; a visible decode side that shows nothing means that the request never came.
 fn unread_leases(view: &View<'_>, worker: &WorkerId) -> Vec<Observation> {
-    let decode_side_seen = view.roster().members().any(|m| {
-        m.id != *worker && matches!(m.role, Some(Role::Decode | Role::Both)) && !m.watched_by.is_empty()
-    });
-    if decode_side_seen {
+    if decode_side_seen(view, worker) {
         return Vec::new();
     }
     // Nothing may be concluded from silence before every node has delivered the time in which an answer would lie.
@@ -96,6 +100,45 @@ fn unread_leases(view: &View<'_>, worker: &WorkerId) -> Vec<Observation> {
         })
         .cloned()
         .collect()
+}
+
+/// Whether another worker decodes and is watched.
+fn decode_side_seen(view: &View<'_>, worker: &WorkerId) -> bool {
+    view.roster().members().any(|m| {
+        m.id != *worker && matches!(m.role, Some(Role::Decode | Role::Both)) && !m.watched_by.is_empty()
+    })
+}
+
+/// Leases that ended unread of which nothing but a counter tells, where no decode side is seen. Whoever prints one such
+/// lease prints them all; clients that left meanwhile and blocks that were read too late explain as many.
+fn counted_leases(view: &View<'_>, worker: &WorkerId) -> Vec<(Interval, u64)> {
+    let decodes = view.roster().get(worker).is_some_and(|member| member.role == Some(Role::Decode));
+    let told = view.worker(worker).iter().any(|observation| {
+        matches!(&observation.body, Body::Lease(lease) if lease.state == Some(LeaseState::Expired))
+    });
+    if decodes || told || decode_side_seen(view, worker) {
+        return Vec::new();
+    }
+    let intervals = view.intervals(worker);
+    // A page of counters and a line of the log show the same ones.
+    let of = |log: bool| -> Vec<(Interval, u64)> {
+        let mut ended = Vec::new();
+        for interval in intervals.iter() {
+            let is_log = interval.observation.envelope.source == SourceKind::Log;
+            let is_increase = is_log || interval.since.is_some();
+            let unread = interval.increase(counter::LEASES_EXPIRED)
+                - interval.increase(counter::REQUESTS_ABORTED)
+                - interval.increase(counter::READS_AFTER_EXPIRY);
+            let until = interval.until.map(|until| until.plus(SETTLE));
+            let is_settled = view.heard(view.roster().members(), until).is_settled();
+            if is_log == log && is_increase && unread >= 1.0 && is_settled {
+                ended.push((interval.clone(), unread as u64));
+            }
+        }
+        ended
+    };
+    let pages = of(false);
+    if pages.is_empty() { of(true) } else { pages }
 }
 
 /// Whether another statement on the request explains that nobody read its lease.
