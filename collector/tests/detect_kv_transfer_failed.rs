@@ -455,6 +455,35 @@ fn a_transfer_that_both_sides_tell_under_their_own_ids_is_one_request() {
     assert_eq!((found.requests.clone(), found.count), (vec!["aaaa".to_owned(), "bbbb".to_owned()], 1));
 }
 
+/// The sender refuses a room and says why so many seconds later; the receiver waits five minutes.
+fn refused_room(seconds: u32) -> Scene {
+    let failed =
+        |request: &str, cause| transfer(request, kvprov_model::observation::Outcome::Failed, Some(cause));
+    let room = Some("room-7".to_owned());
+    let mut scene = decoder(None);
+    let refused =
+        Transfer { request_id: None, transfer_id: room.clone(), ..failed("", Cause::TransferFailed) };
+    scene.at("08:00:10").on("p0").tell(Body::Transfer(refused));
+    let why = Transfer { request_id: None, ..failed("", Cause::LayoutMismatch) };
+    scene.at(&format!("08:00:{}", 10 + seconds)).on("p0").tell(Body::Transfer(why));
+    let waited = Transfer { transfer_id: room, ..failed("aaaa", Cause::TransferFailed) };
+    scene.at("08:05:10").on("d0").tell(Body::Transfer(waited));
+    scene
+}
+
+#[test]
+fn why_a_sender_refused_a_room_is_why_its_request_failed() {
+    let found = refused_room(0).findings().into_iter().find(|found| found.workers.contains(&"d0".to_owned()));
+    assert_eq!(found.unwrap().cause, Cause::LayoutMismatch);
+}
+
+#[test]
+fn what_a_sender_says_of_nobody_later_is_of_another_room() {
+    let found =
+        refused_room(40).findings().into_iter().find(|found| found.workers.contains(&"d0".to_owned()));
+    assert_eq!(found.unwrap().cause, Cause::TransferFailed);
+}
+
 // === the load of a request tells what the transfer library tells without one ===
 
 #[test]

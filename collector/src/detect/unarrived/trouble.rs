@@ -124,6 +124,9 @@ impl Trouble {
     }
 }
 
+/// A failure and its reason are printed this close to each other by one process.
+const BREATH: i64 = 2 * SECOND;
+
 /// How much a cause says: a mismatch that was compared beats a peer that is gone, which beats a silence, which beats
 /// the bare fact of a failure.
 fn specificity(cause: &Cause) -> u8 {
@@ -351,7 +354,33 @@ fn add_other_side(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
             trouble.ids = ids;
             trouble.aliases.extend::<BTreeSet<String>>(aliases);
         }
+        for reason in reasons_beside(view, &observation) {
+            if let Some(cause) = Statement::of(&reason).and_then(|statement| statement.cause) {
+                trouble.blame(&cause);
+            }
+            trouble.add(&reason);
+        }
     }
+}
+
+/// What another worker says of nobody's request in the same breath as of this one: why it failed.
+fn reasons_beside(view: &View<'_>, observation: &Observation) -> Vec<Observation> {
+    let envelope = &observation.envelope;
+    let (Some(worker), Some(at)) = (&envelope.worker, envelope.wall) else { return Vec::new() };
+    let is_reason = |other: &&Observation| {
+        let names_somebody = match &other.body {
+            Body::Transfer(transfer) => transfer.transfer_id.is_some(),
+            _ => false,
+        };
+        let near = other.envelope.wall.is_some_and(|wall| wall.since(at).abs() <= BREATH);
+        near && !names_somebody
+            && stems(other).is_empty()
+            && Statement::of(other).is_some_and(|said| {
+                let says_why = said.cause.as_ref().is_some_and(|cause| specificity(cause) > 2);
+                says_why && !said.arrived && !said.waiting
+            })
+    };
+    view.worker(worker).iter().filter(is_reason).cloned().collect()
 }
 
 /// A peer that could not be reached names no request; the leases that end unread at the only prefill worker do.
