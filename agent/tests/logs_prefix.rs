@@ -269,6 +269,11 @@ fn grammars() -> Vec<Grammar> {
             full(2025),
         ),
         g("WARNING:nixl._api:", Some(Warning), None, None, Some("nixl._api"), None),
+        g("[09/25/2025-00:20:17] [TRT-LLM] [RANK 2] [E] ", Some(Error), None, Some("2"), None, full(2025)),
+        g("[09/25/2025-00:20:17] [TRT-LLM] [I] ", Some(Info), None, None, None, full(2025)),
+        g("0: [09/25/2025-00:20:17] [TRT-LLM] [W] ", Some(Warning), None, Some("0"), None, full(2025)),
+        g("[TensorRT-LLM][ERROR] ", Some(Error), None, None, None, None),
+        g("[TensorRT-LLM][WARNING][3] ", Some(Warning), None, Some("3"), None, None),
         g("", None, None, None, None, None),
     ]
 }
@@ -346,6 +351,17 @@ fn every_engine_prefix_is_read_behind_a_progress_bar() {
         let line = format!("{}{MESSAGE}{}", grammar.prefix, grammar.trailer);
         check(&format!("Loading:  50%|███ | 1/2 [00:01<00:01,  1.02s/it]\r{line}"), grammar, false);
         check(&format!("Loading: 100%|██████| 2/2 [00:01<00:00,  1.02s/it]{line}"), grammar, false);
+    }
+}
+
+#[test]
+fn every_engine_prefix_is_read_out_of_a_frame_and_off_a_numbered_listing() {
+    for grammar in grammars().iter().filter(|grammar| !grammar.prefix.is_empty()) {
+        let line = format!("{}{MESSAGE}{}", grammar.prefix, grammar.trailer);
+        check(&format!("│ {line}        │"), grammar, false);
+        if grammar.rank.is_none() {
+            check(&format!("   123\t{line}"), grammar, false);
+        }
     }
 }
 

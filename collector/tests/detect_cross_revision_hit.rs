@@ -164,6 +164,16 @@ fn transfers_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
     assert!(names_unknown(&found, "no id joins"), "{:?}", found.unknown);
 }
 
+#[test]
+fn bytes_of_another_type_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().fact(fact::KV_CACHE_DTYPE, "bfloat16");
+    scene.worker("d0").decode().fact(fact::KV_CACHE_DTYPE, "fp8_e4m3");
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &[(counter::TRANSFERS_SUCCEEDED, 3.0)]));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.cause, found.confidence), (Cause::Representation, Confidence::Suspected));
+}
+
 // === over a pair: stays quiet ===
 
 #[test]
@@ -260,6 +270,15 @@ fn two_prefill_workers_and_no_id_accuse_nobody() {
     scene.worker("p0").prefill().weights("aa");
     scene.worker("p1").prefill().weights("bb");
     scene.worker("d0").decode().weights("bb");
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &[(counter::TRANSFERS_SUCCEEDED, 3.0)]));
+    scene.assert_silent();
+}
+
+#[test]
+fn one_type_under_two_names_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().fact(fact::KV_CACHE_DTYPE, "fp8");
+    scene.worker("d0").decode().fact(fact::KV_CACHE_DTYPE, "fp8_e4m3");
     scene.at("08:01:00").on("d0").tell(counted("08:00:00", &[(counter::TRANSFERS_SUCCEEDED, 3.0)]));
     scene.assert_silent();
 }

@@ -59,6 +59,15 @@ fn published(left: Block, right: Block) -> Scene {
     scene
 }
 
+/// A router that keeps an index in blocks of sixteen over one engine.
+fn indexed(blocks: &str) -> Scene {
+    let mut scene = Scene::new();
+    let router = scene.worker("r0").router().fact(fact::ROUTER_INDEX, "kv-events");
+    router.fact(fact::KEY_FACTORS, "block_size,hash_seed").fact(fact::BLOCK_SIZE, "16");
+    scene.worker("a0").both().fact(fact::BLOCK_SIZE, blocks);
+    scene
+}
+
 /// Two engines that print how they derive keys.
 fn printed(left: KeyDerivation, right: KeyDerivation) -> Scene {
     let mut scene = Scene::new();
@@ -132,6 +141,24 @@ fn settings_of_a_shared_store_that_differ_are_a_risk() {
         assert_eq!((found.confidence, found.cause.clone()), (Confidence::Risk, cause));
         assert!(names_unknown(&found, "looked up"), "{:?}", found.unknown);
     }
+}
+
+#[test]
+fn an_index_that_counts_in_other_blocks_than_its_engines_is_a_risk() {
+    let found = indexed("64").only(&FORK);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Risk, Cause::BlockSize));
+    assert_eq!(found.workers, ["a0", "r0"]);
+    assert!(names_unknown(&found, "looked up"), "{:?}", found.unknown);
+}
+
+#[test]
+fn an_index_that_says_so_itself_is_not_told_again_by_its_settings() {
+    let mut scene = indexed("64");
+    scene.at("08:00:10").on("r0").line("r.log", 4).tell(Body::Store(Store {
+        disagreement: [("block_size".to_owned(), "16 != 64".to_owned())].into(),
+        ..Store::default()
+    }));
+    scene.only(&FORK);
 }
 
 #[test]
@@ -337,6 +364,15 @@ fn settings_of_two_stores_are_free_to_differ() {
     let mut scene = configured(fact::BLOCK_SIZE, "16", "64");
     scene.worker("b0").uses("mooncake:other");
     scene.assert_silent();
+}
+
+#[test]
+fn an_index_that_counts_as_its_engines_do_is_no_fork() {
+    indexed("16").assert_silent();
+    let mut other = indexed("64");
+    other.worker("r0").fact(fact::MODEL_NAME, "x");
+    other.worker("a0").fact(fact::MODEL_NAME, "y");
+    other.assert_silent();
 }
 
 #[test]

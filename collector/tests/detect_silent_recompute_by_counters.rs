@@ -47,6 +47,18 @@ fn prompts_computed_before_the_page_that_counts_their_answers_are_suspected() {
     assert_eq!(scene.only(&RECOMPUTE).tokens, 2376);
 }
 
+#[test]
+fn prompts_whose_kv_arrived_are_not_counted_with_those_that_were_computed() {
+    let brought = [
+        (counter::PROMPT_LOCAL_COMPUTE, 24_576.0),
+        (counter::PROMPT_EXTERNAL, 57_344.0),
+        (counter::REQUESTS_ANSWERED, 20.0),
+        (counter::TRANSFERS_FAILED, 6.0),
+    ];
+    assert_eq!(counted_only(&brought).only(&RECOMPUTE).count, 6);
+    assert_eq!(counted_only(&WHOLE_PROMPTS).only(&RECOMPUTE).count, 24);
+}
+
 // === stays quiet ===
 
 #[test]
@@ -120,6 +132,23 @@ fn a_request_without_a_prefill_leg_is_decode_only() {
     let values = [(counter::PROMPT_LOCAL_COMPUTE, 102.0), (counter::REQUESTS_ANSWERED, 1.0)];
     scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
     scene.assert_silent();
+}
+
+#[test]
+fn a_decision_for_decode_alone_explains_what_was_computed_though_nobody_tells_its_answer() {
+    let told = |status: Option<i64>| {
+        let mut scene = Scene::new();
+        scene.worker("d0").decode();
+        scene.worker("r0").router();
+        let mut leg = decode_leg("lab-3", false, 102);
+        leg.status = status;
+        scene.at("08:00:30").on("r0").tell(Body::RequestLeg(leg));
+        let values = [(counter::PROMPT_LOCAL_COMPUTE, 102.0), (counter::REQUESTS_ANSWERED, 1.0)];
+        scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+        scene
+    };
+    told(None).assert_silent();
+    assert_eq!(told(Some(502)).only(&RECOMPUTE).tokens, 101);
 }
 
 #[test]

@@ -42,13 +42,16 @@ pub struct MetricTable {
     info: HashMap<String, Vec<(String, String)>>,
     /// Info metrics whose value is the time at which their labels held.
     dated: HashSet<String>,
+    /// Names under which something between the engine and the page shows a metric, and its own.
+    aliases: HashMap<String, String>,
 }
 
 impl MetricTable {
-    /// What a series means. One hash of the name, no allocation. Of several that fit, the one of the version, and of
+    /// What a series means. A few hashes of the name, no allocation. Of several that fit, the one of the version, and of
     /// these the one with most labels. A series that the version is not known to have means what it means elsewhere:
     /// it is there.
     pub fn lookup(&self, name: &str, labels: &[(&str, &str)], version: Option<&Version>) -> Option<&Meaning> {
+        let name = self.own_name(name);
         let fits = |meaning: &&Meaning| {
             meaning.labels.iter().all(|(key, value)| {
                 labels.iter().any(|(of_series, its_value)| of_series == key && its_value == value)
@@ -61,7 +64,7 @@ impl MetricTable {
 
     /// Facts that the labels of an info metric hold; `None` when the name is no info metric.
     pub fn info_facts(&self, name: &str, labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
-        let wanted = self.info.get(name)?;
+        let wanted = self.info.get(self.own_name(name))?;
         let value_of = |key: &str| labels.iter().find(|(label, _)| *label == key).map(|(_, value)| *value);
         Some(
             wanted
@@ -75,11 +78,12 @@ impl MetricTable {
 
     /// Whether the value of an info metric is the time, in unix seconds, at which its labels held.
     pub fn value_is_time(&self, name: &str) -> bool {
-        self.dated.contains(name)
+        self.dated.contains(self.own_name(name))
     }
 
     /// Whether a label of a metric says something: an entry names it.
     pub fn names_label(&self, name: &str, label: &str) -> bool {
+        let name = self.own_name(name);
         let of_meaning = |meaning: &Meaning| meaning.labels.contains_key(label);
         self.meanings.get(name).is_some_and(|all| all.iter().any(of_meaning))
             || self.info.get(name).is_some_and(|all| all.iter().any(|(known, _)| known == label))
@@ -87,7 +91,16 @@ impl MetricTable {
 
     /// Whether any meaning has this name, whatever the labels.
     pub fn knows(&self, name: &str) -> bool {
+        let name = self.own_name(name);
         self.meanings.contains_key(name) || self.info.contains_key(name)
+    }
+
+    /// The name that the engine itself gives to a metric.
+    fn own_name<'n>(&'n self, name: &'n str) -> &'n str {
+        if self.meanings.contains_key(name) || self.info.contains_key(name) {
+            return name;
+        }
+        self.aliases.get(name).map_or(name, String::as_str)
     }
 
     /// Names what is known: two tables with the same one read a page alike.
@@ -112,7 +125,19 @@ impl MetricTable {
         self.meanings.values().flatten()
     }
 
+    /// A colon is no letter of a name to many collectors, which write an underscore for it; Ray puts its own name before
+    /// what its actors count.
+    fn add_aliases(&mut self, name: &str) {
+        let flat = name.replace(':', "_");
+        for alias in [format!("ray_{name}"), format!("ray_{flat}"), flat] {
+            if alias != name {
+                self.aliases.entry(alias).or_insert_with(|| name.to_owned());
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, meaning: Meaning) {
+        self.add_aliases(&meaning.name);
         let of_name = self.meanings.entry(meaning.name.clone()).or_default();
         of_name.push(meaning);
         // The first that fits is taken: most labels first.
@@ -125,6 +150,7 @@ impl MetricTable {
         labels: impl IntoIterator<Item = (String, String)>,
         value_is_time: bool,
     ) {
+        self.add_aliases(name);
         if value_is_time {
             self.dated.insert(name.to_owned());
         }
@@ -173,6 +199,18 @@ mod tests {
             table.lookup("m_total", &[], version.as_ref()).map(|found| found.counter.as_str()),
             Some("all")
         );
+    }
+
+    #[test]
+    fn a_metric_is_known_under_the_names_that_collectors_give_it() {
+        let mut table = MetricTable::default();
+        table.add(Meaning { name: "engine:m_total".to_owned(), ..meaning(&[], "all", None) });
+        for name in ["engine:m_total", "engine_m_total", "ray_engine:m_total", "ray_engine_m_total"] {
+            let found = table.lookup(name, &[], None).map(|found| found.counter.as_str());
+            assert_eq!(found, Some("all"), "{name}");
+            assert!(table.knows(name));
+        }
+        assert!(!table.knows("other_engine_m_total"));
     }
 
     #[test]

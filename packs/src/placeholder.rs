@@ -146,7 +146,9 @@ impl PlaceholderType {
             Self::Float => finite(&without_commas(covered)).map(Captured::Float),
             Self::Size => bytes_of(covered).map(Captured::Int),
             Self::Ids => Some(Captured::List(list_of(covered))),
-            Self::PyDict | Self::Settings => Some(Captured::Map(map_of(covered, wanted))),
+            Self::PyDict | Self::Settings => {
+                Some(Captured::Map(map_of(covered, wanted, self == Self::Settings)))
+            }
             Self::TokenDigest => tokens_again(covered).or_else(|| tokens_of(covered, key)),
             Self::Digest if digest_again(covered).is_some() => {
                 digest_again(covered).map(|digest| Captured::Text(digest.to_owned()))
@@ -405,12 +407,23 @@ fn list_of(covered: &str) -> Vec<String> {
     ids
 }
 
-/// The values of wanted paths; of equal paths the first.
-fn map_of(covered: &str, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, ReprValue> {
+/// The values of wanted paths; of equal paths the first. With `opens`, text that is a dict itself is read like one: an
+/// argument as it was given.
+fn map_of(covered: &str, wanted: &dyn Fn(&str) -> bool, opens: bool) -> BTreeMap<String, ReprValue> {
     let mut map = BTreeMap::new();
     let mut keep = |path: &str, value: Seen<'_>| {
         if wanted(path) {
             map.entry(path.to_owned()).or_insert_with(|| value.into_kept());
+        } else if let Seen::Scalar(text) = value
+            && opens
+            && text.starts_with('{')
+        {
+            pyrepr::read_value(&text, &mut |inner, value| {
+                let path = format!("{path}.{inner}");
+                if wanted(&path) {
+                    map.entry(path).or_insert_with(|| value.into_kept());
+                }
+            });
         }
     };
     if covered.starts_with('{') {
@@ -450,6 +463,22 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_setting_that_was_given_as_text_of_a_dict_is_read_like_one() {
+        let text = r#"tp_size=8, extra='{"master": "192.0.2.44:50051", "secret": "s", "n": 7}', x='{cut', y='{"tp_size": 1}'"#;
+        let wanted = |path: &str| matches!(path, "tp_size" | "extra.master" | "extra.n" | "x");
+        let read = |kind: PlaceholderType| kind.capture(text, &FleetKey::from_secret(b"test"), &wanted);
+        let map = |pairs: &[(&str, &str)]| {
+            let kept =
+                |(path, value): &(&str, &str)| ((*path).to_owned(), ReprValue::Scalar((*value).to_owned()));
+            Some(Captured::Map(pairs.iter().map(kept).collect()))
+        };
+        let opened =
+            [("tp_size", "8"), ("extra.master", "192.0.2.44:50051"), ("extra.n", "7"), ("x", "{cut")];
+        assert_eq!(read(PlaceholderType::Settings), map(&opened));
+        assert_eq!(read(PlaceholderType::PyDict), map(&[("tp_size", "8"), ("x", "{cut")]));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub(crate) struct Spans {
 
 /// Fewest literal bytes that must have matched before the end of a message may cut the rest.
 const MIN_CUT_LITERAL: usize = 16;
+/// As many must have matched where the message ends with a whole word or a value, if they are not most of the
+/// template: a few common words begin the messages of other programs too.
+const MIN_WHOLE_WORDS: usize = 30;
 /// Most places of the first literal that are tried.
 const MAX_STARTS: usize = 64;
 
@@ -203,7 +206,7 @@ impl<'a> Search<'a> {
             Some(Segment::Literal(literal)) => match self.literal_at(literal, at) {
                 LiteralAt::Ends(end) => self.run(index + 1, end, literal_len + literal.len()),
                 LiteralAt::Cut(part) => {
-                    self.note_cut(literal_len + part);
+                    self.note_cut(literal_len + part, is_inside_word(literal, part));
                     None
                 }
                 LiteralAt::No => None,
@@ -233,7 +236,7 @@ impl<'a> Search<'a> {
         let end_of_message = self.message.len();
         let Some(extent) = this.kind.extent(self.message, at, self.joined) else {
             if at == end_of_message {
-                self.note_cut(literal_len);
+                self.note_cut(literal_len, false);
             }
             return None;
         };
@@ -244,13 +247,13 @@ impl<'a> Search<'a> {
                 }
                 if cut && !is_last {
                     self.spans.taken.push((at, end));
-                    self.note_cut(literal_len);
+                    self.note_cut(literal_len, false);
                     self.spans.taken.pop();
                     return None;
                 }
                 if end == end_of_message && !is_last {
                     self.spans.taken.push((at, end));
-                    self.note_cut(literal_len);
+                    self.note_cut(literal_len, false);
                     self.spans.taken.pop();
                 }
                 self.take((at, end), index, literal_len)
@@ -270,7 +273,7 @@ impl<'a> Search<'a> {
                     .try_ends(index, at, (at + 1..=end).rev(), literal_len)
                     .or_else(|| self.try_ends(index, at, (end + 1..=soft).rev(), literal_len));
                 if found.is_none() && soft == end_of_message {
-                    self.note_cut(literal_len);
+                    self.note_cut(literal_len, false);
                 }
                 found
             }
@@ -280,7 +283,7 @@ impl<'a> Search<'a> {
                 // Free text that reaches the end is a cut only when most of the template was there before it; else
                 // it is another message that begins alike.
                 if found.is_none() && literal_len * 3 >= self.template.literal_len * 2 {
-                    self.note_cut(literal_len);
+                    self.note_cut(literal_len, false);
                 }
                 found
             }
@@ -356,12 +359,21 @@ impl<'a> Search<'a> {
     }
 
     /// Remembers that the message ended here; the longest such try wins. Every filled placeholder is whole.
-    fn note_cut(&mut self, literal_len: usize) {
-        if literal_len >= MIN_CUT_LITERAL && self.best_cut.is_none_or(|best| literal_len > best) {
+    fn note_cut(&mut self, literal_len: usize, inside_word: bool) {
+        let is_most = literal_len * 3 >= self.template.literal_len * 2;
+        let is_enough =
+            literal_len >= MIN_CUT_LITERAL && (inside_word || is_most || literal_len >= MIN_WHOLE_WORDS);
+        if is_enough && self.best_cut.is_none_or(|best| literal_len > best) {
             self.best_cut = Some(literal_len);
             self.spans.cut.clone_from(&self.spans.taken);
         }
     }
+}
+
+/// Whether a text that ends after so many bytes of a literal ends inside a word.
+fn is_inside_word(literal: &str, part: usize) -> bool {
+    let is_word = |at: usize| literal.as_bytes().get(at).is_some_and(u8::is_ascii_alphanumeric);
+    part > 0 && is_word(part - 1) && is_word(part)
 }
 
 /// Of a cut list or dict the whole parts are kept; a cut id or number is dropped.

@@ -82,6 +82,14 @@ example = "Quux_pull of 1.5 MiB took 2.5 ms"
 source = "test"
 
 [[template]]
+id = "vllm-begins-alike"
+text = "Quux ended badly in {_:word}: {_:text}, returning nothing"
+kind = "kv_load"
+set = { tier = "storage" }
+example = "Quux ended badly in get: connection reset, returning nothing"
+source = "test"
+
+[[template]]
 id = "vllm-config"
 text = "Quux_config: {settings:settings}"
 kind = "worker"
@@ -174,6 +182,17 @@ fn a_cut_message_keeps_what_is_whole_and_drops_what_may_not_be() {
     let found = matcher().match_message("Quux transfer failed for request cmpl-7", &who).unwrap();
     let Some(Body::Transfer(transfer)) = found.body() else { panic!("no transfer") };
     assert_eq!(transfer.request_id, None);
+}
+
+#[test]
+fn a_few_whole_words_are_no_cut_message() {
+    assert!(body("Quux ended badly in start_up").is_none());
+    assert!(body("Quux ended badly in get:").is_none());
+    assert!(body("Quux transfer failed").is_none(), "it may go on otherwise");
+    assert!(body("Quux transfer fail").is_some(), "nobody ends a message inside a word");
+    assert!(body("Quux transfer failed for request").is_some());
+    assert!(body("Quux ended badly in get: connection reset, returning no").is_some());
+    assert!(body("Quux ended badly in get: connection reset, returning nothing").is_some());
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! `keyspace_fork`: the same content exists, or is looked up, under disjoint keys. Names the factor that differs.
 //!
-//! Six kinds of evidence, one file each: stored artifacts; KV events of two engines; printed key derivations; the order
+//! Seven kinds of evidence, one file each: stored artifacts; KV events of two engines; printed key derivations; the order
 //! in which adapters were loaded; what the processes of one engine say at their start; settings of workers that share a
-//! store or an index. What happened beats what
+//! store; settings of a router's index and its engines. What happened beats what
 //! is configured: where artifacts show a fork of a store, its settings are not told again.
 
 mod by_adapters;
 mod by_artifacts;
 mod by_blocks;
 mod by_derivation;
+mod by_index;
 mod by_process;
 mod by_settings;
 
@@ -35,6 +36,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
             findings.extend(by_adapters::detect(view));
             findings.extend(by_process::detect(view));
             findings.extend(by_settings::detect(view, &proven, &findings));
+            findings.extend(by_index::detect(view, &findings));
             findings
         }
         Subject::Worker(_) => Vec::new(),

@@ -24,6 +24,7 @@ mod recorded;
 mod scan;
 mod sglang;
 mod stamp;
+mod tensorrt;
 mod tracing;
 mod ucm;
 mod viewer;
@@ -287,11 +288,14 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     }
     match first {
         b'(' => process::peel(text, prefix),
+        // The first byte of a frame.
+        0xe2 => viewer::framed(text),
         b'<' => journal::kernel_level(text, prefix),
         b'[' => container::kubectl(text, prefix)
             .or_else(|| lmcache::peel(text, prefix))
             .or_else(|| ucm::peel(text, prefix))
             .or_else(|| sglang::peel(text, prefix))
+            .or_else(|| tensorrt::peel(text, prefix))
             .or_else(|| process::rank_label(text, prefix))
             .or_else(|| process::numbered(text, prefix))
             .or_else(|| python::bracketed_level(text, prefix)),
@@ -305,6 +309,7 @@ fn layer<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
             .or_else(|| tracing::peel(text, prefix))
             .or_else(|| viewer::stamped(text, prefix))
             .or_else(|| process::rank_label(text, prefix))
+            .or_else(|| viewer::numbered(text, prefix))
             .or_else(|| named(text, prefix)),
         _ => python::vllm(text, prefix)
             .or_else(|| lmcache::peel(text, prefix))

@@ -125,6 +125,21 @@ pub(super) fn month_day(text: &str) -> Option<(Stamp, &str)> {
     date_is_possible(month, day).then_some((stamp, rest))
 }
 
+/// `MM/DD/YYYY-HH:MM:SS`.
+pub(super) fn month_first(text: &str) -> Option<(Stamp, &str)> {
+    let (month, rest) = number(text, 2)?;
+    let (day, rest) = number(eat(rest, "/")?, 2)?;
+    let (year, rest) = number(eat(rest, "/")?, 4)?;
+    let (nanos_of_day, rest) = time_of_day(eat(rest, "-")?)?;
+    let stamp = Stamp {
+        year: i16::try_from(year).ok(),
+        month_day: Some((month as u8, day as u8)),
+        nanos_of_day,
+        offset_seconds: None,
+    };
+    (date_is_possible(month, day) && (1970..=2200).contains(&year)).then_some((stamp, rest))
+}
+
 /// `MM-DD HH:MM:SS` with an optional `YYYY-` or `YY-` before it, as loggers of engines write it.
 pub(super) fn dated(text: &str) -> Option<(Stamp, &str)> {
     full(text).or_else(|| month_day(text))

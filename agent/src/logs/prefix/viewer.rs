@@ -1,8 +1,8 @@
-//! Viewers and collectors of several streams: `2025-05-30 09:53:45.386 | msg` with a clock of their own zone, and
-//! `vllm-1  | msg` of compose files.
+//! Viewers and collectors of several streams: `2025-05-30 09:53:45.386 | msg` with a clock of their own zone,
+//! `vllm-1  | msg` of compose files, `│ msg   │` of a frame on the screen, `   123\tmsg` of a numbered listing.
 
-use super::scan::{blanks, eat, run, some_blanks};
-use super::{Level, Peeled, Prefix, level, stamp};
+use super::scan::{blanks, eat, one_blank, run, some_blanks};
+use super::{Behind, Level, Peeled, Prefix, begins_with_prefix, level, stamp};
 use std::borrow::Cow;
 
 /// A clock and a bar; behind it may stand a level and another bar (loguru).
@@ -39,6 +39,22 @@ pub(super) fn service<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peel
     let rest = eat(some_blanks(rest)?, "|")?;
     prefix.pod = Some(Cow::Borrowed(name));
     Some(Peeled::More(rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+/// A line of a frame, as it is copied off the screen.
+pub(super) fn framed(text: &str) -> Option<Peeled<'_>> {
+    let inner = eat(text, "│")?.trim_end().strip_suffix('│')?;
+    Some(Peeled::More(one_blank(inner).trim_end()))
+}
+
+/// The number of a line and a tab, where a prefix follows.
+pub(super) fn numbered<'a>(text: &'a str, prefix: &Prefix<'a>) -> Option<Peeled<'a>> {
+    if prefix.rank.is_some() {
+        return None;
+    }
+    let (_, rest) = run(text, 7, |b| b.is_ascii_digit())?;
+    let rest = eat(rest, "\t")?;
+    begins_with_prefix(rest, Behind::Rank).then_some(Peeled::More(rest))
 }
 
 /// A full clock alone, as `kubectl logs --timestamps` puts it.

@@ -200,12 +200,15 @@ fn unjoined(
         return None;
     }
     let at = view.watermark(&decoder.node);
-    let whole_life = prefiller.changes().is_empty() && decoder.changes().is_empty();
-    let revisions: (Factors, Factors) = (prefiller.factors_at(at, None), decoder.factors_at(at, None));
-    if !whole_life || revisions.0.compare_revision(&revisions.1) != Comparison::Different {
+    if !prefiller.changes().is_empty() || !decoder.changes().is_empty() {
         return None;
     }
-    let (cause, _, what) = difference(&revisions.0, &revisions.1)?;
+    let revisions: (Factors, Factors) = (prefiller.factors_at(at, None), decoder.factors_at(at, None));
+    // What arrived of another element type was read as something it is not, whatever the revisions.
+    let (cause, _, what) = match revisions.0.compare_revision(&revisions.1) {
+        Comparison::Different => difference(&revisions.0, &revisions.1)?,
+        _ => element_type(prefiller, decoder)?,
+    };
     let subject = format!("{} -> {}", prefiller.id, decoder.id);
     let mut draft = Draft::new(Detector::CrossRevisionHit, cause.clone(), Confidence::Suspected, subject);
     draft.worker(decoder.id.as_str()).worker(prefiller.id.as_str());

@@ -83,7 +83,7 @@ fn key_factors(a: &Member, b: &Member) -> Vec<String> {
 }
 
 /// Whether two workers serve one model: by digest where both are known, else by path or name.
-fn same_model(a: &Member, b: &Member) -> bool {
+pub(super) fn same_model(a: &Member, b: &Member) -> bool {
     match a.factors_at(None, None).compare(&b.factors_at(None, None), "weights") {
         Comparison::Equal => return true,
         Comparison::Different => return false,

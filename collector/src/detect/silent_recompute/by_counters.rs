@@ -74,7 +74,8 @@ pub(super) fn add(
             Cause::ParamsMissing
         };
         let draft = draft_for(drafts, &cause, worker);
-        draft.proof(&interval.observation).tokens(unexplained).events(answered as u64);
+        let prompts = prompts_of(interval, unexplained, above, answered);
+        draft.proof(&interval.observation).tokens(unexplained).events(prompts);
         draft.at(interval.since);
         if view.roster().routers().any(|router| view.has_loss(&router.id)) {
             draft.unknown("what the router's lost lines said");
@@ -84,6 +85,15 @@ pub(super) fn add(
         }
         draft.unknown("the routing: whether these requests were meant for the decode worker alone");
     }
+}
+
+/// How many of the answered prompts the tokens make, by the average prompt; all of them where the page does not tell that
+/// some came from elsewhere.
+fn prompts_of(interval: &Interval, unexplained: f64, above: f64, answered: f64) -> u64 {
+    let brought =
+        interval.increase(counter::PROMPT_EXTERNAL) + interval.increase(counter::PROMPT_LOCAL_CACHE);
+    let share = unexplained / (above + brought);
+    (answered * share.min(1.0)).round().clamp(1.0, answered) as u64
 }
 
 /// Prompts that were computed in intervals before the one in which they were answered.
@@ -146,10 +156,14 @@ impl Explained {
                     .roster()
                     .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
                     .is_some_and(|m| m.id == *worker);
-            if !here || !leg.status.is_some_and(|status| (200..300).contains(&status)) {
+            // A decision for decode alone is told before its answer, without one.
+            let decision = leg.status.is_none() && leg.kv_params_sent == Some(false);
+            if !here || !(decision || leg.status.is_some_and(|status| (200..300).contains(&status))) {
                 continue;
             }
-            explained.legs.push(observation.envelope.wall);
+            if !decision {
+                explained.legs.push(observation.envelope.wall);
+            }
             let alone = leg.request_id.as_deref().is_some_and(|id| !prefilled.contains(&RequestStem::of(id)));
             if alone && leg.kv_params_sent != Some(true) {
                 let end = observation.envelope.wall;
