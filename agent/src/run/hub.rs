@@ -11,7 +11,7 @@ use crate::status::{Part, Readiness};
 use kvprov_model::clock::WallTime;
 use kvprov_model::factor::FactorState;
 use kvprov_model::id::WorkerId;
-use kvprov_model::observation::{BlockAction, Body, Observation};
+use kvprov_model::observation::{BlockAction, Body, Observation, Role};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,10 +92,9 @@ impl Hub {
             }
         }
         if let Some(listener) = &*lock(&self.on_change) {
-            let changed = observations.iter().filter(|observation| changes_caches(&observation.body));
-            for worker in changed.filter_map(|observation| observation.envelope.worker.as_ref()) {
+            for command in observations.iter().flat_map(wanted) {
                 // Who listens ends only with the agent.
-                let _ = listener.send(ScrapeCommand::Hurry(worker.clone()));
+                let _ = listener.send(command);
             }
         }
         self.recording(|recorder| {
@@ -296,6 +295,26 @@ impl Hub {
 }
 
 /// Whether what is counted after it means something else than what was counted before.
+/// What an observation means to who reads pages.
+fn wanted(observation: &Observation) -> impl Iterator<Item = ScrapeCommand> {
+    let Observation { envelope, body, .. } = observation;
+    let worker = envelope.worker.as_ref();
+    let is_adapter = matches!(body, Body::Factor(factor) if factor.factor.as_deref() == Some("adapter"));
+    let adapters = worker.filter(|_| is_adapter).map(|worker| ScrapeCommand::Adapters(worker.clone()));
+    let hurry = worker.filter(|_| changes_caches(body)).map(|worker| ScrapeCommand::Hurry(worker.clone()));
+    let answered = answered_at(body).map(ScrapeCommand::Answered);
+    adapters.into_iter().chain(hurry).chain(answered)
+}
+
+/// The port at which a request was answered.
+fn answered_at(body: &Body) -> Option<u16> {
+    let Body::RequestLeg(leg) = body else { return None };
+    let decodes = matches!(leg.leg, Some(Role::Decode | Role::Both)) && leg.status.is_some();
+    let endpoint = leg.endpoint.as_deref().filter(|_| decodes)?;
+    let place = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest).split('/').next()?;
+    place.rsplit_once(':')?.1.parse().ok()
+}
+
 fn changes_caches(body: &Body) -> bool {
     match body {
         Body::AdminCall(_) => true,

@@ -28,6 +28,10 @@ pub(crate) enum ScrapeCommand {
     Worker(Box<FoundWorker>),
     /// Something changed that parts what is counted before from what is counted after: its counters are wanted now.
     Hurry(WorkerId),
+    /// It loaded an adapter.
+    Adapters(WorkerId),
+    /// A router had an answer from this port.
+    Answered(u16),
     /// A worker is gone.
     Gone(WorkerId),
 }
@@ -79,6 +83,8 @@ impl Scrape {
                 match command {
                     ScrapeCommand::Worker(worker) => self.scraper.worker(&worker, &out),
                     ScrapeCommand::Hurry(worker) => self.scraper.hurry(&worker),
+                    ScrapeCommand::Adapters(worker) => self.scraper.has_adapters(&worker),
+                    ScrapeCommand::Answered(port) => self.scraper.answered(port),
                     ScrapeCommand::Gone(worker) => self.scraper.gone(&worker),
                 }
             }

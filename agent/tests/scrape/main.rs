@@ -10,7 +10,7 @@ mod room;
 mod trouble;
 
 use http_double::Double;
-use kvprov_agent::metrics::scrape::ScrapeOptions;
+use kvprov_agent::metrics::scrape::{ScrapeOptions, Scraper};
 use kvprov_model::clock::WallTime;
 use kvprov_model::counter;
 use room::{Room, after_a_page, options, page, pages, scraper, until, vllm};
@@ -44,6 +44,38 @@ fn a_page_that_is_wanted_now_is_read_long_before_its_time() {
     scraper.hurry(&"d0".into());
     pages(&mut scraper, &room, "d0", 1);
     assert_eq!(room.increase("d0", counter::PROMPT_LOCAL_COMPUTE), 30.0);
+}
+
+#[test]
+fn behind_an_answer_the_page_of_a_worker_with_adapters_is_read() {
+    let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
+    let (double, room, _folder, mut scraper) = after_a_page(seldom);
+    double.page("/metrics", &page(130, 6));
+    scraper.has_adapters(&"d0".into());
+    scraper.answered(double.address().port());
+    pages(&mut scraper, &room, "d0", 1);
+    assert_eq!(room.increase("d0", counter::PROMPT_LOCAL_COMPUTE), 30.0);
+}
+
+#[test]
+fn answers_elsewhere_or_without_adapters_or_at_every_moment_make_no_page_due() {
+    let seldom = ScrapeOptions { interval: Duration::from_secs(3600), ..options() };
+    let (double, room, _folder, mut scraper) = after_a_page(seldom);
+    let before = room.counters("d0").len();
+    let answers = |scraper: &mut Scraper, port: u16| {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_millis(600) {
+            scraper.answered(port);
+            scraper.turn(&room, Duration::from_millis(5));
+        }
+    };
+    answers(&mut scraper, double.address().port());
+    assert_eq!(room.counters("d0").len(), before, "it has no adapters");
+    scraper.has_adapters(&"d0".into());
+    answers(&mut scraper, 1);
+    assert_eq!(room.counters("d0").len(), before, "that is another port");
+    answers(&mut scraper, double.address().port());
+    assert!(room.counters("d0").len() <= before + 1, "one page stands for all of them");
 }
 
 #[test]

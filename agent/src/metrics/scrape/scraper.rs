@@ -182,6 +182,8 @@ impl Scraper {
             who: who.clone(),
             pages: BTreeMap::new(),
             answers: BTreeMap::new(),
+            has_adapters: false,
+            followed: None,
         });
         if watched.who.version != who.version {
             watched.pages.values_mut().for_each(|page| page.learn(packs, who.version.as_deref()));
@@ -215,13 +217,22 @@ impl Scraper {
     /// Something changed that parts what a worker counted before from what it counts after: its pages are read as soon as
     /// their cost allows.
     pub fn hurry(&mut self, worker: &WorkerId) {
-        let Some(watched) = self.workers.get_mut(worker) else { return };
-        for target in watched.pages.values_mut() {
-            target.is_wanted = target.is_asked;
-            if target.before.is_some() {
-                target.due = target.due.min(target.rests_until);
-            }
+        if let Some(watched) = self.workers.get_mut(worker) {
+            watched.hurry();
         }
+    }
+
+    /// A worker loaded an adapter.
+    pub fn has_adapters(&mut self, worker: &WorkerId) {
+        if let Some(watched) = self.workers.get_mut(worker) {
+            watched.has_adapters = true;
+        }
+    }
+
+    /// A router had an answer from a port: what ran there may have been an adapter.
+    pub fn answered(&mut self, port: u16) {
+        let now = Instant::now();
+        self.workers.values_mut().for_each(|watched| watched.answered(port, now));
     }
 
     /// A worker is gone.

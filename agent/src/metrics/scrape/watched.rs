@@ -9,6 +9,7 @@ use kvprov_model::clock::WallTime;
 use kvprov_model::id::WorkerId;
 use kvprov_packs::SettingsSeen;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// What is known of the worker itself.
 #[derive(Debug, Clone)]
@@ -31,6 +32,37 @@ pub(super) struct Watched {
     /// By id of the endpoint.
     pub pages: BTreeMap<String, PageTarget>,
     pub answers: BTreeMap<ReadPath, AnswerTarget>,
+    /// It loaded an adapter, whose runs its pages tell.
+    pub has_adapters: bool,
+    /// When a page was last wanted because a request was answered.
+    pub followed: Option<Instant>,
+}
+
+/// Pages of a worker with adapters are wanted behind an answer this often at most.
+const FOLLOWS_EVERY: Duration = Duration::from_secs(2);
+
+// === impl Watched ===
+
+impl Watched {
+    /// Its pages are wanted as soon as their cost allows.
+    pub(super) fn hurry(&mut self) {
+        for target in self.pages.values_mut() {
+            target.is_wanted = target.is_asked;
+            if target.before.is_some() {
+                target.due = target.due.min(target.rests_until);
+            }
+        }
+    }
+
+    /// A request was answered at a port. A page tells when each adapter ran last, and the next request hides it.
+    pub(super) fn answered(&mut self, port: u16, now: Instant) {
+        let is_here = self.pages.values().any(|target| target.port == port);
+        let rests = self.followed.is_some_and(|at| now.duration_since(at) < FOLLOWS_EVERY);
+        if self.has_adapters && is_here && !rests {
+            self.followed = Some(now);
+            self.hurry();
+        }
+    }
 }
 
 // === impl Who ===
