@@ -12,11 +12,12 @@ use regex::{Captures, Regex};
 use std::cell::Cell;
 use toml::Value;
 
-/// A date with year; a date without; glog's; a JSON number of unix seconds under `ts` or `t`; the same as a metric, in both ways to write it.
+/// A date with year; a date without; glog's; TensorRT-LLM's; a JSON number of unix seconds under `ts` or `t`; the same as a metric, in both ways to write it.
 const CLOCKS: &str = r#"(?mx)
     (?P<year>20[12]\d)-(?P<m1>\d\d)-(?P<d1>\d\d)(?P<s1>[T\ ])(?P<t1>\d\d:\d\d:\d\d)
   | (?P<before>^|[^\d-])(?P<m2>\d\d)-(?P<d2>\d\d)\ (?P<t2>\d\d:\d\d:\d\d)
   | (?P<glog>\b[IWEF])(?P<m3>\d\d)(?P<d3>\d\d)\ (?P<t3>\d\d:\d\d:\d\d)(?P<point>\.)
+  | (?P<m4>\d\d)/(?P<d4>\d\d)/(?P<y4>20[12]\d)-(?P<t4>\d\d:\d\d:\d\d)
   | (?P<key>"(?:ts|t)":\ ?)(?P<unix>1[5-9]\d{8})\b
   | (?P<blank>\}\ )(?P<metric>1[67]\d{8})(?P<rest>(?:\.\d+)?$)
   | (?P<space>\}\ )(?P<large>1\.[67]\d+e\+09)$
@@ -63,6 +64,9 @@ impl Shift {
         } else if found.name("m3").is_some() {
             self.date(&self.year.to_string(), part("m3"), part("d3"), part("t3"))
                 .map(|new| format!("{}{}{}", part("glog"), new.strftime("%m%d %H:%M:%S"), part("point")))
+        } else if found.name("m4").is_some() {
+            self.date(part("y4"), part("m4"), part("d4"), part("t4"))
+                .map(|new| new.strftime("%m/%d/%Y-%H:%M:%S").to_string())
         } else if found.name("unix").is_some() {
             self.unix(part("unix")).map(|new| format!("{}{new}", part("key")))
         } else if found.name("large").is_some() {
@@ -117,6 +121,7 @@ mod tests {
                 "(APIServer pid=1) INFO 07-02 01:00:10 [a.py:1] x",
             ),
             ("I0320 11:44:26.698262  1822 x", "I0321 13:44:26.698262  1822 x"),
+            ("[05/28/2025-04:49:50] [TRT-LLM] [E] x", "[05/29/2025-06:49:50] [TRT-LLM] [E] x"),
             ("2025-05-28T04:49:50.256Z  WARN x", "2025-05-29T06:49:50.256Z  WARN x"),
             (r#"{"ts":1778328012.0,"seq":0}"#, r#"{"ts":1778421612.0,"seq":0}"#),
             (r#"a{b="c"} 1778328040.0"#, r#"a{b="c"} 1778421640.0"#),
