@@ -3,16 +3,17 @@
 //! Invariant: under a key is remembered what the storage has under it in the batches before `next`, but for what went
 //! below the floors since; whoever hands it out takes that away. Where a record was replaced all is forgotten. A view that
 //! is cut is not remembered.
-//! Bounded: never more than [`HELD`] observations; the view that nobody looked at for longest makes room.
+//! Bounded: never more than [`HELD`] views and observations together. Views of single requests are small, many, and read
+//! once: they are not remembered. The view that nobody looked at for longest makes room.
 
-use super::IndexKey;
+use super::{IndexKey, IndexKind};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::ObservationId;
 use kvprov_model::observation::Observation;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Observations that are remembered, over all keys.
+/// Views and observations that are remembered, over all keys.
 const HELD: usize = 50_000;
 /// Observations of one key that are worth remembering, so that none takes the place of all others.
 const HELD_OF_ONE: usize = HELD / 2;
@@ -44,13 +45,18 @@ pub(super) fn order(observation: &Observation) -> (Option<WallTime>, &str, i64, 
     (envelope.wall, &envelope.stream, envelope.position, envelope.id)
 }
 
+/// An empty view takes room as well.
+fn weight(observations: &[Observation]) -> usize {
+    1 + observations.len()
+}
+
 // === impl Recent ===
 
 impl Recent {
     /// Takes out what is remembered of a key.
     pub(super) fn take(&mut self, key: &IndexKey) -> Option<Remembered> {
         let taken = self.views.remove(key)?;
-        self.held -= taken.observations.len();
+        self.held -= weight(&taken.observations);
         Some(taken)
     }
 
@@ -63,11 +69,12 @@ impl Recent {
         floors: u64,
     ) {
         self.take(key);
-        if observations.len() > HELD_OF_ONE {
+        let is_of_one = matches!(key.kind(), IndexKind::Request | IndexKind::Transfer | IndexKind::Engine);
+        if is_of_one || observations.len() > HELD_OF_ONE {
             return;
         }
         self.clock += 1;
-        self.held += observations.len();
+        self.held += weight(observations);
         let view = Remembered { observations: Arc::clone(observations), next, floors, used: self.clock };
         self.views.insert(key.clone(), view);
         while self.held > HELD {
