@@ -81,11 +81,14 @@ impl ClockPlacer {
         self.modified = Some(when);
     }
 
+    /// The time of a line that has the clocks of the line before it.
+    pub(super) fn same(&self, stamps: Stamps) -> Option<WallTime> {
+        self.last.filter(|(last, _)| *last == stamps).map(|(_, wall)| wall)
+    }
+
     /// The time of a line.
     pub fn place(&mut self, stamps: Stamps) -> Option<WallTime> {
-        if let Some((last, wall)) = self.last
-            && last == stamps
-        {
+        if let Some(wall) = self.same(stamps) {
             return Some(wall);
         }
         let wall = self.place_new(stamps);

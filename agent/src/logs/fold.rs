@@ -44,6 +44,15 @@ pub(super) struct Moment {
     times: i64,
 }
 
+/// How the line of a statement was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Line {
+    /// Prefix by prefix. `exact`: it is a head and the words, and nothing else.
+    Read { exact: bool },
+    /// As a known head and the bytes behind it: that these are the words was seen of an earlier line.
+    Bytes,
+}
+
 #[derive(Debug)]
 struct Open {
     telling: Telling,
@@ -54,11 +63,18 @@ struct Open {
     words: String,
     /// Whether it is found by them.
     by_words: bool,
+    /// Whether a line came that was a known head and these words, and nothing else.
+    exact: bool,
 }
 
 // === impl Moment ===
 
 impl Moment {
+    /// That of a line which is one statement.
+    pub(super) fn of_line(place: Place, wall: WallTime) -> Self {
+        Self { place, index: OWN, wall: Some(wall), times: 1 }
+    }
+
     /// That of a statement.
     pub(super) fn of(statement: &Statement<'_>) -> Self {
         Self {
@@ -93,6 +109,7 @@ impl Folds {
             if words.is_some_and(|words| words == open.words) {
                 if !open.by_words {
                     open.by_words = true;
+                    open.exact = false;
                     self.by_words.insert(open.words.as_str().into(), key);
                 }
                 return;
@@ -113,15 +130,22 @@ impl Folds {
         let told_at = telling.wall;
         tell(first);
         let words = words.unwrap_or_default().to_owned();
-        self.open.insert(key, Open { telling, untold: 0, told_at, used: self.clock, words, by_words: false });
+        let used = self.clock;
+        let open = Open { telling, untold: 0, told_at, used, words, by_words: false, exact: false };
+        self.open.insert(key, open);
     }
 
     /// Takes a statement if it is known by its words, and gives what is to be told now.
-    pub(super) fn again(&mut self, words: &str, moment: Moment) -> Option<Again> {
+    pub(super) fn again(&mut self, words: &str, moment: Moment, line: Line) -> Option<Again> {
         if self.by_words.is_empty() {
             return None;
         }
         let open = self.open.get_mut(self.by_words.get(words)?)?;
+        match line {
+            Line::Read { exact } => open.exact |= exact,
+            Line::Bytes if !open.exact => return None,
+            Line::Bytes => {}
+        }
         self.clock += 1;
         open.telling.place = moment.place;
         open.telling.index = moment.index;
@@ -222,6 +246,7 @@ mod tests {
     use super::*;
     use kvprov_model::observation::Transfer;
 
+    const READ: Line = Line::Read { exact: false };
     const WORDS: &str = "r1 is still waiting";
 
     fn moment(second: i64) -> Moment {
@@ -242,7 +267,7 @@ mod tests {
     fn a_statement_that_came_twice_in_the_same_words_is_known_by_them() {
         let mut folds = Folds::default();
         assert_eq!(said(&mut folds, WORDS, 0).len(), 1);
-        assert!(folds.again(WORDS, moment(1)).is_none());
+        assert!(folds.again(WORDS, moment(1), READ).is_none());
         assert!(said(&mut folds, WORDS, 1).is_empty());
         assert!(folds.again(WORDS, moment(2)).unwrap().due.is_none());
         let due = folds.again(WORDS, moment(61)).unwrap().due.unwrap();

@@ -13,7 +13,7 @@ use super::clock::{ClockPlacer, Stamps};
 use super::counts::{LineCounts, Outcome};
 use super::emit::{OWN, Statement, Telling};
 use super::explain::Explainer;
-use super::fold::{Folds, Moment};
+use super::fold::{self, Folds, Moment};
 use super::lookback::Above;
 use super::names::Names;
 use super::prefix::{self, Heads, Level, Line, Prefix};
@@ -89,17 +89,19 @@ pub(super) struct Interpreter<'p> {
     pub(super) packs: &'p Packs,
     pub(super) engine: Option<String>,
     pub(super) version: Option<Version>,
-    clock: ClockPlacer,
-    last_wall: Option<WallTime>,
+    pub(super) clock: ClockPlacer,
+    pub(super) last_wall: Option<WallTime>,
     pub(super) held: Option<Held<'p>>,
     pub(super) explainer: Explainer,
     pub(super) folds: Folds,
     troubles: Folds,
     pub(super) news: News,
     last_severe: Option<Prefix<'static>>,
-    undated: Undated,
-    names: Names,
-    heads: Heads,
+    pub(super) undated: Undated,
+    pub(super) names: Names,
+    pub(super) heads: Heads,
+    /// Offset of the line that is read, where it is a known head and its message, and nothing else.
+    exact_at: Option<u64>,
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
     pub(super) answers: Answers,
@@ -138,6 +140,7 @@ impl<'p> Interpreter<'p> {
             undated: Undated::default(),
             names: Names::default(),
             heads: Heads::default(),
+            exact_at: None,
             taken: None,
             answers: Answers::default(),
             room: Room::default(),
@@ -222,10 +225,12 @@ impl<'p> Interpreter<'p> {
         // A journal entry holds several lines of text; a JSON object holds its line ends escaped.
         let one_object = text.trim_start().starts_with('{');
         if one_object || memchr::memchr(b'\n', text.as_bytes()).is_none() {
+            self.exact_at = Some(place.offset);
             let _ = self.part(text, prefix, &mut said, out);
             return;
         }
         for part in text.split('\n').take(MAX_STATEMENTS as usize) {
+            self.exact_at = None;
             if self.part(part, prefix.clone(), &mut said, out).is_break() {
                 return;
             }
@@ -252,6 +257,9 @@ impl<'p> Interpreter<'p> {
             }
             None => self.heads.peel(text, prefix),
         };
+        if !self.heads.was_exact() {
+            self.exact_at = None;
+        }
         self.names.learn(&line.prefix);
         let wall = self.wall(&line.prefix, said.before);
         let Line { prefix, mut message, object } = line;
@@ -318,7 +326,8 @@ impl<'p> Interpreter<'p> {
                 None => return,
             }
         }
-        if let Some(again) = self.folds.again(&statement.message, Moment::of(&statement)) {
+        let line = fold::Line::Read { exact: self.exact_at == Some(statement.place.offset) };
+        if let Some(again) = self.folds.again(&statement.message, Moment::of(&statement), line) {
             self.record_words(&statement, out);
             self.note_known(&statement, out);
             again.due.into_iter().for_each(&mut *out.tell);

@@ -10,6 +10,7 @@
 //! Invariant: this folder holds no text of an engine but the grammar of prefixes and the names by which KV modules
 //! are known; messages are the packs' matter.
 
+mod again;
 mod answers;
 mod assembly;
 mod broken_id;

@@ -15,6 +15,11 @@ pub(super) struct Names(Vec<String>);
 // === impl Names ===
 
 impl Names {
+    /// Whether no name is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Remembers the name of a line that begins with one.
     pub(super) fn learn(&mut self, prefix: &Prefix<'_>) {
         let Some(name) = prefix.pod.as_deref().filter(|_| prefix.spoken) else { return };

@@ -302,10 +302,44 @@ impl<'p> LogReader<'p> {
             };
             self.skip(&region[at..start]);
             let end = line_end(region, start);
-            self.physical(region, start, end, sink);
             at = end + 1;
+            if self.again(region, start, end, sink) {
+                at = self.flood(region, at, sink);
+            } else {
+                self.physical(region, start, end, sink);
+            }
         }
         self.lookback.end_of_region(region, self.lines);
+    }
+
+    /// Takes the lines from `at` on that repeat earlier ones. Returns where the first other line begins.
+    fn flood(&mut self, region: &[u8], mut at: usize, sink: Sink<'_>) -> usize {
+        while at < region.len() {
+            let end = line_end(region, at);
+            if !self.again(region, at, end, sink) {
+                break;
+            }
+            at = end + 1;
+        }
+        at
+    }
+
+    /// Takes a line if it repeats an earlier one.
+    fn again(&mut self, region: &[u8], start: usize, end: usize, sink: Sink<'_>) -> bool {
+        let line = &region[start..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let place = Place { position: self.lines + 1, offset: self.offset + start as u64 };
+        let Self { context, interpreter, counts, candidates, recorder, .. } = self;
+        let mut tell = |telling: Telling| sink(telling.observe(context));
+        let mut out = Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() };
+        if !interpreter.again(line, place, &mut out) {
+            return false;
+        }
+        self.wrapping.look_at(line);
+        self.lines += 1;
+        self.counts.total += 1;
+        self.lookback.passed(self.lines);
+        true
     }
 
     /// Counts lines in which nothing matters.

@@ -19,6 +19,19 @@ pub(in crate::logs) struct Heads {
     known: [Head; KNOWN],
     /// The one that gives room to the next.
     oldest: usize,
+    /// Whether the text that was read last is a head that is known now and its message, and nothing else.
+    exact: bool,
+}
+
+/// A line that begins with a known head, as bytes.
+#[derive(Debug)]
+pub(in crate::logs) struct Known<'l> {
+    /// Severity of the head.
+    pub(in crate::logs) level: Option<Level>,
+    /// The engine's clock in the head.
+    pub(in crate::logs) engine: Option<Stamp>,
+    /// What stands behind the head.
+    pub(in crate::logs) behind: &'l [u8],
 }
 
 /// One head: its text, and what stands where in it.
@@ -39,6 +52,7 @@ struct Head {
 impl Heads {
     /// The same as [`super::peel`].
     pub(in crate::logs) fn peel<'a>(&mut self, text: &'a str, prefix: Prefix<'a>) -> Line<'a> {
+        self.exact = false;
         let is_wrapped = prefix.wrapper.is_some() || prefix.level.is_some() || prefix.pod.is_some();
         if is_wrapped || !text.starts_with(|first: char| first == '(' || first.is_ascii_uppercase()) {
             return peel(text, prefix);
@@ -46,7 +60,23 @@ impl Heads {
         let Some((prefix_of_head, message)) = self.read(text).filter(|_| is_plain(text)) else {
             return peel(text, prefix);
         };
-        peel_message(message, prefix_of_head)
+        let line = peel_message(message, prefix_of_head);
+        self.exact = line.message == message;
+        line
+    }
+
+    /// Whether what was read last is a known head, its message as it was found, and nothing else.
+    pub(in crate::logs) fn was_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// A line by its bytes, if it begins with a known head.
+    pub(in crate::logs) fn known<'l>(&self, line: &'l [u8]) -> Option<Known<'l>> {
+        let mut heads = self.known.iter().filter(|head| !head.text.is_empty());
+        heads.find_map(|head| {
+            let behind = line.strip_prefix(head.text.as_bytes())?;
+            Some(Known { level: head.level, engine: head.engine, behind })
+        })
     }
 
     /// The head of a text and what follows it, if the text has a head of the form.
