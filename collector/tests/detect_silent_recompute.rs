@@ -185,6 +185,19 @@ fn a_cache_that_complains_of_a_load_that_fell_short_is_one_event() {
 }
 
 #[test]
+fn a_request_that_misses_again_and_again_is_one_episode() {
+    let mut scene = Scene::new();
+    scene.worker("e0").both();
+    for second in 10..14 {
+        let time = format!("08:00:{second}");
+        scene.at(&time).on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+        scene.at(&time).on("e0").tell(rescheduled(1, 512));
+    }
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.cause.clone(), found.count, found.tokens), (Cause::LoadMiss, 4, 2048));
+}
+
+#[test]
 fn a_store_that_falls_short_of_an_unknown_policy_is_a_suspected_recompute() {
     let mut scene = Scene::new();
     scene.worker("e0").both();

@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, CacheUse, Tier};
+use kvprov_model::observation::{Body, CacheUse, KvLoad, Tier};
 use scene::Scene;
 use scene::tell::*;
 
@@ -72,6 +72,39 @@ fn a_complaint_beside_a_load_short_of_its_lookup_is_told_once() {
     let found = scene.only(&RECOMPUTE);
     assert_eq!((found.tokens, found.count), (2560, 1));
     scene.assert_quiet(&FAILED);
+}
+
+/// A load that falls short of its lookup beside complaints, one of which names the request, under policy `fail`.
+fn complained() -> Scene {
+    let mut scene = engine();
+    scene.worker("e0").policy("fail");
+    scene.at("08:00:10").on("e0").tell(looked_up("r1", 2500, 2304, 2304));
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::LoadMiss));
+    scene.at("08:00:11").on("e0").tell(retrieved("r1", 1024));
+    scene.at("08:00:11").on("e0").tell(Body::KvLoad(KvLoad {
+        tier: Some(Tier::Storage),
+        cause: Some(Cause::LoadMiss),
+        request_ids: vec!["r1".to_owned()],
+        ..KvLoad::default()
+    }));
+    scene
+}
+
+#[test]
+fn complaints_of_a_load_that_names_its_request_are_told_with_it_whatever_the_policy() {
+    let scene = complained();
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.tokens, found.count), (Confidence::Confirmed, 1280, 1));
+    scene.assert_quiet(&FAILED);
+}
+
+#[test]
+fn a_short_load_whose_request_the_scheduler_failed_is_a_failure() {
+    let mut scene = complained();
+    scene.at("08:00:11").on("e0").tell(failed_for_load(&["r1"]));
+    let found = scene.only(&FAILED);
+    assert_eq!((found.confidence, found.cause, found.count), (Confidence::Confirmed, Cause::LoadMiss, 1));
+    scene.assert_quiet(&RECOMPUTE);
 }
 
 #[test]

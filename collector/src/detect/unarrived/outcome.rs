@@ -281,6 +281,14 @@ impl Report {
             && one.requests > 0
     }
 
+    /// How far the statement on what became of a request is from this miss, which names none: it follows the miss.
+    fn distance(&self, trouble: &Trouble) -> (bool, i64) {
+        match (self.observation.envelope.wall, trouble.last) {
+            (Some(missed), Some(told)) => (told < missed.plus(-SECOND), told.since(missed).saturating_abs()),
+            _ => (false, 0),
+        }
+    }
+
     /// Whether a trouble is of one of the requests that it names.
     fn names_one_of(&self, trouble: &Trouble) -> bool {
         trouble.ids.iter().any(|id| self.stems.contains(&RequestStem::of(id)))
@@ -405,9 +413,20 @@ impl Reports {
             if told_elsewhere || told_by_load {
                 continue;
             }
-            if is_bare && let Some(held) = rest.iter_mut().find(|one| near(one)) {
+            if is_bare
+                && let Some(held) =
+                    rest.iter_mut().filter(|one| near(one)).min_by_key(|one| report.distance(&one.trouble))
+            {
                 held.trouble.blame(&cause);
                 held.trouble.add(&report.observation);
+                continue;
+            }
+            // An engine that fails a request for this says so; the load itself tells what it fell short of.
+            let told_by_name = *policy == Policy::Fail
+                && load.consequence.is_none()
+                && cause == Cause::LoadMiss
+                && short_load::tells_by_name(view, worker, &report.observation);
+            if told_by_name {
                 continue;
             }
             let mut trouble = Trouble::new(

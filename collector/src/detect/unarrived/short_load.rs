@@ -5,6 +5,7 @@
 //! line for a cold miss.
 
 use crate::view::View;
+use crate::view::request::stems;
 use kvprov_model::clock::SECOND;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
@@ -90,6 +91,15 @@ pub fn tells(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> boo
     collect(&view.worker(worker))
         .iter()
         .any(|short| near(short.load, statement) || near(statement, short.load))
+}
+
+/// Whether a worker told by name of a load that fell short, close to this statement on that request or on none.
+pub fn tells_by_name(view: &View<'_>, worker: &WorkerId, statement: &Observation) -> bool {
+    let named = stems(statement);
+    collect(&view.worker(worker)).iter().any(|short| {
+        let is_of_it = named.is_empty() || short.id.is_some_and(|id| named.contains(&RequestStem::of(id)));
+        short.by_id && is_of_it && (near(short.load, statement) || near(statement, short.load))
+    })
 }
 
 /// Tokens that did not come, as a load without a name beside a complaint that names its request tells them.
