@@ -332,7 +332,45 @@ fn pages_read_back_after_a_weight_update_are_suspected_without_digests() {
     assert!(places(&found).contains("e.log:7") && names_unknown(&found, "digests"));
 }
 
+/// A page of the old weights, removed with them, that somebody else puts there again.
+fn put_back() -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("e0").both().weights("aa").weights_from("08:00:15", "bb");
+    scene.worker("backup");
+    scene.at("08:00:10").on("e0").line("e.jsonl", 1).tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:15").on("e0").tell(removed(STORE, "page-1"));
+    scene.at("08:00:17").on("backup").line("b.jsonl", 1).tell(wrote(STORE, "page-1", 4096));
+    scene
+}
+
+#[test]
+fn pages_that_a_copy_put_back_are_those_that_were_there_before() {
+    let mut scene = put_back();
+    scene.at("08:00:20").on("e0").tell(read(STORE, "page-1", 4096));
+    let found = scene.only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Weights));
+    assert_eq!(found.workers, vec!["backup".to_owned(), "e0".to_owned()]);
+    assert!(places(&found).contains("e.jsonl:1") && places(&found).contains("b.jsonl:1"));
+    assert!(names_unknown(&found, "put back"), "{:?}", found.unknown);
+}
+
 // === from a store: stays quiet ===
+
+#[test]
+fn who_asks_the_store_too_is_no_copy() {
+    let mut scene = put_back();
+    scene.at("08:00:18").on("backup").tell(missed(STORE, "page-2"));
+    scene.at("08:00:20").on("e0").tell(read(STORE, "page-1", 4096));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn a_copy_of_another_size_is_something_else() {
+    let mut scene = put_back();
+    scene.at("08:00:18").on("backup").tell(wrote(STORE, "page-1", 512));
+    scene.at("08:00:20").on("e0").tell(read(STORE, "page-1", 512));
+    scene.assert_quiet(&CROSSED);
+}
 
 /// Two engines of other weights on one store.
 fn two_models() -> Scene {

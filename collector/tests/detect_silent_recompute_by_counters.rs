@@ -4,7 +4,7 @@
 
 mod scene;
 
-use kvprov_model::finding::{Confidence, Detector};
+use kvprov_model::finding::{Cause, Confidence, Detector};
 use kvprov_model::observation::{Body, Role};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
@@ -185,4 +185,28 @@ fn what_a_router_lost_is_named_as_unknown() {
     let found = scene.only(&RECOMPUTE);
     assert_eq!(found.confidence, Confidence::Suspected);
     assert!(names_unknown(&found, "lost lines"), "{:?}", found.unknown);
+}
+
+// === counted by the router ===
+
+#[test]
+fn requests_that_a_router_sent_on_without_parameters_are_suspected() {
+    let mut scene = Scene::new();
+    scene.worker("r0").router();
+    let values = [(counter::ROUTED_WITHOUT_PARAMS, 14.0)];
+    scene.at("08:10:00").on("r0").line("r.prom", 0).tell(counted("08:00:00", &values));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 14));
+    assert_eq!(found.cause, Cause::ParamsMissing);
+    assert!(places(&found).contains("r.prom:0"));
+}
+
+#[test]
+fn a_total_of_a_router_that_does_not_move_is_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("r0").router();
+    scene.at("08:00:00").on("r0").tell(totals(&[(counter::ROUTED_WITHOUT_PARAMS, 3.0)]));
+    let values = [(counter::ROUTED_WITHOUT_PARAMS, 0.0), (counter::REQUESTS_ANSWERED, 40.0)];
+    scene.at("08:10:00").on("r0").tell(counted("08:00:00", &values));
+    scene.assert_quiet(&RECOMPUTE);
 }

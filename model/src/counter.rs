@@ -50,6 +50,8 @@ crate::documented_constants! {
     ROUTED_DECODE_ONLY = "router.decode_only";
     /// Requests for which a router chose prefill and decode.
     ROUTED_PREFILL_DECODE = "router.prefill_decode";
+    /// Requests that a router sent to decode without what prefill should have given back: the prompt is computed there.
+    ROUTED_WITHOUT_PARAMS = "router.params_missing";
     /// Tokens written to a store.
     STORE_WRITTEN_TOKENS = "store.written_tokens";
     /// Eviction passes that a store tried.

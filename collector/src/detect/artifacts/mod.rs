@@ -52,6 +52,8 @@ pub struct History {
     /// Events by key.
     pub keys: BTreeMap<String, Vec<Event>>,
     owners: BTreeSet<Rc<WorkerId>>,
+    /// Who ever asked for something, with or without an answer.
+    askers: BTreeSet<Rc<WorkerId>>,
     clears: Vec<(WorkerId, Option<WallTime>, Observation)>,
     /// When calls of one of the actors were lost, sorted.
     losses: Vec<WallTime>,
@@ -89,6 +91,18 @@ impl Written {
     }
 }
 
+impl From<&Event> for Written {
+    fn from(event: &Event) -> Self {
+        Self {
+            by: Rc::clone(&event.actor),
+            at: event.at,
+            bytes: event.artifact().bytes,
+            read: Arc::clone(&event.read),
+            index: event.index,
+        }
+    }
+}
+
 // === impl History ===
 
 impl History {
@@ -101,6 +115,7 @@ impl History {
         let mut keys: BTreeMap<String, Vec<Event>> = BTreeMap::new();
         let mut actors: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
         let mut owners: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
+        let mut askers: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
         let mut losers: BTreeMap<Rc<WorkerId>, bool> = BTreeMap::new();
         let read = view.store(store);
         for (index, observation) in read.iter().enumerate() {
@@ -127,6 +142,9 @@ impl History {
             if *action == ArtifactAction::Written && !owners.contains(&actor) {
                 owners.insert(Rc::clone(&actor));
             }
+            if asks(action) && !askers.contains(&actor) {
+                askers.insert(Rc::clone(&actor));
+            }
             let at = observation.envelope.wall;
             let event = Event { at, actor, action: action.clone(), read: Arc::clone(&read), index };
             match keys.get_mut(key) {
@@ -140,7 +158,7 @@ impl History {
         let mut losses: Vec<WallTime> = actors.iter().flat_map(|actor| lost_calls(view, actor)).collect();
         losses.sort_unstable();
         losses.dedup();
-        Self { keys, owners, clears, losses }
+        Self { keys, owners, askers, clears, losses }
     }
 
     /// Walks a key's events with the writer whose bytes lie there before each event. Where calls were lost since that
@@ -152,13 +170,7 @@ impl History {
             visit(event, held.as_ref());
             match event.action {
                 ArtifactAction::Written => {
-                    held = Some(Written {
-                        by: Rc::clone(&event.actor),
-                        at: event.at,
-                        bytes: event.artifact().bytes,
-                        read: Arc::clone(&event.read),
-                        index: event.index,
-                    });
+                    held = Some(Written::from(event));
                 }
                 ArtifactAction::Removed | ArtifactAction::Cleared => held = None,
                 _ => {}
@@ -194,6 +206,19 @@ impl History {
         self.owners.contains(worker)
     }
 
+    /// Whether a worker ever asked this store for something. Who only writes may be copying what others made.
+    pub fn asks(&self, worker: &WorkerId) -> bool {
+        self.askers.contains(worker)
+    }
+
+    /// The last write of a key before another one, by somebody else. Nobody is named where calls were lost in between.
+    pub fn before(&self, key: &str, held: &Written) -> Option<Written> {
+        let earlier = self.keys.get(key)?.iter().rev().find(|event| {
+            event.action == ArtifactAction::Written && event.index < held.index && event.actor != held.by
+        })?;
+        (!self.has_gap(earlier.at, held.at)).then(|| Written::from(earlier))
+    }
+
     /// What a victim did to a key after it was removed under its feet: missed it, found it gone, or wrote it again.
     pub fn reaction<'h>(&'h self, key: &str, victim: &WorkerId, removal: &Event) -> Option<&'h Event> {
         self.keys.get(key)?.iter().find(|event| {
@@ -206,6 +231,14 @@ impl History {
                 )
         })
     }
+}
+
+/// Whether an action is a question to the store, with or without an answer.
+fn asks(action: &ArtifactAction) -> bool {
+    matches!(
+        action,
+        ArtifactAction::Read | ArtifactAction::Partial | ArtifactAction::Missed | ArtifactAction::Gone
+    )
 }
 
 /// Whether an actor was heard up to what it did.

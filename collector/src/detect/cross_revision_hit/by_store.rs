@@ -1,6 +1,7 @@
 //! An artifact of a store was read under another revision than the one that wrote it.
 //!
-//! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content.
+//! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content. A write by
+//! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before.
 
 use super::{difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
@@ -29,7 +30,8 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     // In the order of time: the first ones are shown, whichever keys come later.
     reads.sort_by_key(|(_, event, _)| event.order());
     for (key, event, held) in &reads {
-        let Some((cause, confidence, what, because)) = judge(view, event, held) else { continue };
+        let Some(verdict) = judge(view, &history, key, event, held) else { continue };
+        let Verdict { cause, confidence, what, because, unknown } = verdict;
         let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
             let subject = format!("{store} -> {}", event.actor);
             let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, subject);
@@ -43,12 +45,12 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         }
         if keys.len() <= 4 {
             draft.context(held.observation()).proof(event.observation());
-            because.iter().for_each(|update| {
-                draft.context(update);
-            });
+            for reason in &because {
+                draft.context(reason).worker(reason.worker());
+            }
         }
         if confidence != Confidence::Confirmed {
-            draft.unknown("the digests of both revisions");
+            draft.unknown(unknown);
         }
     }
     drafts
@@ -75,24 +77,70 @@ fn differs_in_size(event: &Event, held: &Written) -> bool {
     held.bytes.zip(wanted).is_some_and(|(written, wanted)| written != wanted)
 }
 
-fn judge(
-    view: &View<'_>,
-    event: &Event,
-    held: &Written,
-) -> Option<(Cause, Confidence, String, Vec<Observation>)> {
+/// What is known of a read under another revision.
+struct Verdict {
+    cause: Cause,
+    confidence: Confidence,
+    what: String,
+    /// What else shows it.
+    because: Vec<Observation>,
+    /// What keeps it from being sure.
+    unknown: &'static str,
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Known by what both sides are.
+    fn of((cause, confidence, what): (Cause, Confidence, String)) -> Self {
+        Self { cause, confidence, what, because: Vec::new(), unknown: "the digests of both revisions" }
+    }
+
+    /// The same of bytes that somebody put back: that they are those that were written before is likely, no more.
+    fn put_back(mut self, carrier: &WorkerId, made: &Written) -> Self {
+        self.confidence = self.confidence.min(Confidence::Suspected);
+        self.what = format!("{}, and {carrier} put them back", self.what);
+        self.because.push(made.observation().clone());
+        self.unknown = "whether what was put back is what was written before";
+        self
+    }
+}
+
+fn judge(view: &View<'_>, history: &History, key: &str, event: &Event, held: &Written) -> Option<Verdict> {
+    match original(view, history, key, held) {
+        Some(made) => compare(view, event, &made).map(|verdict| verdict.put_back(&held.by, &made)),
+        None => compare(view, event, held),
+    }
+}
+
+/// The write whose bytes a copy brought back, where the last writer is no engine and never asks the store for anything.
+fn original(view: &View<'_>, history: &History, key: &str, held: &Written) -> Option<Written> {
+    let copies = |worker: &WorkerId| {
+        let member = view.roster().get(worker);
+        member.is_none_or(|member| member.engine.is_none() && member.role.is_none()) && !history.asks(worker)
+    };
+    if !copies(&held.by) {
+        return None;
+    }
+    let made = history.before(key, held)?;
+    let as_large = made.bytes.zip(held.bytes).is_none_or(|(before, now)| before == now);
+    (as_large && !copies(&made.by)).then_some(made)
+}
+
+fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     let factors = |worker: &WorkerId, at| -> Factors {
         view.roster().get(worker).map(|member| member.factors_at(at, None)).unwrap_or_default()
     };
     let (made, used) = (factors(&held.by, held.at), factors(&event.actor, event.at));
-    if let Some((cause, confidence, what)) = difference(&made, &used) {
-        return Some((cause, confidence, what, Vec::new()));
+    if let Some(known) = difference(&made, &used) {
+        return Some(Verdict::of(known));
     }
     if held.by != event.actor
         && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
         && !differs_in_size(event, held)
-        && let Some((cause, confidence, what)) = element_type(maker, reader)
+        && let Some(known) = element_type(maker, reader)
     {
-        return Some((cause, confidence, what, Vec::new()));
+        return Some(Verdict::of(known));
     }
     if made.compare(&used, "weights") == Comparison::Equal && held.by != event.actor {
         return None;
@@ -110,5 +158,5 @@ fn judge(
         _ => None,
     })?;
     let what = "the weights were updated between write and read".to_owned();
-    Some((Cause::Weights, Confidence::Suspected, what, vec![update]))
+    Some(Verdict { because: vec![update], ..Verdict::of((Cause::Weights, Confidence::Suspected, what)) })
 }

@@ -55,3 +55,19 @@ pub(super) fn add(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Caus
         }
     }
 }
+
+/// Adds what a router counted: requests for which prefill gave nothing to hand on. Where its log told of them, those are these.
+pub(super) fn add_counted(view: &View<'_>, worker: &WorkerId, drafts: &mut BTreeMap<Cause, Draft>) {
+    if drafts.get(&Cause::ParamsMissing).is_some_and(|draft| !draft.is_empty()) {
+        return;
+    }
+    for interval in view.intervals(worker).iter() {
+        let lost = interval.increase(counter::ROUTED_WITHOUT_PARAMS);
+        if lost < 1.0 {
+            continue;
+        }
+        let draft = draft_for(drafts, &Cause::ParamsMissing, worker);
+        draft.proof(&interval.observation).events(lost as u64).at(interval.since);
+        draft.unknown("which requests they were, and whether the decode side answered them");
+    }
+}
