@@ -155,7 +155,7 @@ fn semantic(a: &WorkerEntry, b: &WorkerEntry) -> Vec<Row> {
         .filter_map(|name| {
             let (of_a, of_b) = (of(a, name), of(b, name));
             let matters = ALWAYS.contains(&name) || of_a.is_some() || of_b.is_some();
-            matters.then(|| row(name, None, of_a.as_ref(), of_b.as_ref(), [&a.id, &b.id]))
+            matters.then(|| row(name, None, of_a.as_ref(), of_b.as_ref(), [a, b]))
         })
         .collect()
 }
@@ -169,7 +169,7 @@ fn adapters(a: &WorkerEntry, b: &WorkerEntry) -> Vec<Row> {
     let names: BTreeSet<&String> = of_a.keys().chain(of_b.keys()).collect();
     let mut rows = Vec::new();
     for name in names {
-        rows.push(row("adapter", Some(name), of_a.get(name), of_b.get(name), [&a.id, &b.id]));
+        rows.push(row("adapter", Some(name), of_a.get(name), of_b.get(name), [a, b]));
     }
     rows
 }
@@ -179,7 +179,7 @@ fn row(
     adapter: Option<&str>,
     a: Option<&FactorEntry>,
     b: Option<&FactorEntry>,
-    workers: [&str; 2],
+    workers: [&WorkerEntry; 2],
 ) -> Row {
     let read = |entry: &FactorEntry| Factor {
         algorithm: entry.algorithm.clone(),
@@ -192,7 +192,7 @@ fn row(
         (Some(a), Some(b)) => Verdict::from(read(a).compare(&read(b))),
         _ => Verdict::Unknown,
     };
-    let note = (verdict == Verdict::Unknown).then(|| unknown(a, b, workers));
+    let note = (verdict == Verdict::Unknown).then(|| unknown((factor, adapter), a, b, workers));
     let shown = |entry: &FactorEntry| match entry.state.as_str() {
         "full" => format!("{}:{}", entry.algorithm, entry.value),
         state => format!("{}:{} ({state})", entry.algorithm, entry.value),
@@ -207,13 +207,29 @@ fn row(
     }
 }
 
-/// Why two factors cannot be compared.
-fn unknown(a: Option<&FactorEntry>, b: Option<&FactorEntry>, workers: [&str; 2]) -> String {
-    let missing: Vec<&str> =
-        [a, b].iter().zip(workers).filter(|(entry, _)| entry.is_none()).map(|(_, worker)| worker).collect();
+/// Why two factors of one name (and adapter) cannot be compared.
+fn unknown(
+    of: (&str, Option<&str>),
+    a: Option<&FactorEntry>,
+    b: Option<&FactorEntry>,
+    workers: [&WorkerEntry; 2],
+) -> String {
+    let missing = || [a, b].into_iter().zip(workers).filter(|(entry, _)| entry.is_none());
+    let told: Vec<String> = missing()
+        .filter_map(|(_, worker)| {
+            let reason =
+                worker.unknown.iter().find(|one| (one.factor.as_str(), one.adapter.as_deref()) == of)?;
+            Some(format!("that of {} is not known: {}", worker.id, reason.reason))
+        })
+        .collect();
+    if !told.is_empty() {
+        return told.join("; ");
+    }
+    let missing: Vec<&str> = missing().map(|(_, worker)| worker.id.as_str()).collect();
     if !missing.is_empty() {
         return format!("no source shows that of {}", missing.join(" and "));
     }
+    let workers = workers.map(|worker| worker.id.as_str());
     let partial: Vec<&str> = [a, b]
         .iter()
         .zip(workers)

@@ -127,6 +127,18 @@ fn a_factor_that_nobody_saw_forbids_and_says_of_whom() {
 }
 
 #[test]
+fn a_factor_that_could_not_be_read_forbids_and_says_why() {
+    let mut scene = Scene::new();
+    known(scene.worker("p0")).runs("vllm", "0.32.0");
+    scene.worker("d0").runs("vllm", "0.32.0").opened_in_vain("08:00:00", "weights", "it may not be read");
+    let contract = compare(&scene);
+    assert_eq!(row(&contract, "weights").verdict, Verdict::Unknown);
+    let note = row(&contract, "weights").note.as_deref().unwrap();
+    assert_eq!(note, "that of d0 is not known: it may not be read");
+    assert!(!contract.may_share);
+}
+
+#[test]
 fn a_provisional_digest_forbids() {
     let mut scene = Scene::new();
     known(scene.worker("p0")).runs("vllm", "0.32.0");

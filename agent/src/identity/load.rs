@@ -232,7 +232,9 @@ impl Load {
         let mut known: Vec<Part<'_>> = Vec::new();
         for (name, key) in &parts {
             let Some(key) = key else {
-                return Some(Value::Unknown("the state of a file at its open is not known"));
+                return Some(Value::Unknown(
+                    "the state of a file at its open is not known: the file changed since, or its open was not seen",
+                ));
             };
             // Without room for it, it is never read.
             let Some(content) = content(key) else {

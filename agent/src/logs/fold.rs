@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(said(&mut folds, WORDS, 0).len(), 1);
         assert!(folds.again(WORDS, moment(1), READ).is_none());
         assert!(said(&mut folds, WORDS, 1).is_empty());
-        assert!(folds.again(WORDS, moment(2)).unwrap().due.is_none());
-        let due = folds.again(WORDS, moment(61)).unwrap().due.unwrap();
+        assert!(folds.again(WORDS, moment(2), READ).unwrap().due.is_none());
+        let due = folds.again(WORDS, moment(61), READ).unwrap().due.unwrap();
         assert_eq!((due.says.as_str(), due.wall), (WORDS, Some(WallTime(61 * SECOND))));
     }
 
@@ -280,11 +280,25 @@ mod tests {
         said(&mut folds, WORDS, 0);
         said(&mut folds, WORDS, 1);
         said(&mut folds, "r1 is still waiting for 7 blocks", 2);
-        assert!(folds.again(WORDS, moment(3)).is_none());
+        assert!(folds.again(WORDS, moment(3), READ).is_none());
         said(&mut folds, WORDS, 4);
         said(&mut folds, WORDS, 5);
-        assert!(folds.again(WORDS, moment(6)).is_some());
+        assert!(folds.again(WORDS, moment(6), READ).is_some());
         folds.forget_words();
-        assert!(folds.again(WORDS, moment(7)).is_none());
+        assert!(folds.again(WORDS, moment(7), READ).is_none());
+    }
+
+    #[test]
+    fn by_its_bytes_only_a_line_is_known_that_was_seen_to_be_its_words_alone() {
+        let mut folds = Folds::default();
+        said(&mut folds, WORDS, 0);
+        said(&mut folds, WORDS, 1);
+        assert!(folds.again(WORDS, moment(2), Line::Bytes).is_none());
+        assert!(folds.again(WORDS, moment(2), READ).is_some());
+        assert!(folds.again(WORDS, moment(3), Line::Bytes).is_none());
+        assert!(folds.again(WORDS, moment(4), Line::Read { exact: true }).is_some());
+        assert!(folds.again(WORDS, moment(5), Line::Bytes).is_some());
+        folds.forget_words();
+        assert!(folds.again(WORDS, moment(6), Line::Bytes).is_none());
     }
 }

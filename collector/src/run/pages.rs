@@ -57,6 +57,9 @@ pub struct WorkerEntry {
     pub fact_origins: BTreeMap<String, String>,
     /// Its factors as last stated.
     pub factors: Vec<FactorEntry>,
+    /// Factors of which it is known why they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<UnknownEntry>,
     /// Its epochs, the first one first.
     pub epochs: Vec<EpochEntry>,
     /// Kinds of sources that watch it.
@@ -98,6 +101,20 @@ pub struct FactorEntry {
     /// The file or call that shows it, where a source says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
+}
+
+/// A factor of a worker whose value is not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnknownEntry {
+    /// Its name.
+    pub factor: String,
+    /// The adapter that has it, where it is not the worker's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// From when; `None`: from the beginning.
+    pub since: Option<String>,
 }
 
 /// One epoch of a worker: a time with one revision.
@@ -215,6 +232,12 @@ fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) 
         since: stamp(stated.since),
         origin: stated.origin.map(str::to_owned),
     });
+    let unknown = member.unknown().into_iter().map(|(factor, adapter, since, reason)| UnknownEntry {
+        factor: factor.to_owned(),
+        adapter: adapter.map(str::to_owned),
+        reason: reason.to_owned(),
+        since: stamp(since),
+    });
     let changes = member.epochs();
     let before_first = changes.first().map_or(now, |(time, _)| Some(time.plus(-1)));
     let until = |next: usize| stamp(changes.get(next).map(|(time, _)| *time).or(member.gone));
@@ -247,6 +270,7 @@ fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) 
         facts: member.facts.clone(),
         fact_origins: member.fact_origins.clone(),
         factors: factors.collect(),
+        unknown: unknown.collect(),
         epochs: std::iter::once(first).chain(later).collect(),
         watched_by: member.watched_by.clone(),
         losses: member

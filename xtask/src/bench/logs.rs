@@ -1,10 +1,11 @@
 //! Throughput of reading logs.
 //!
 //! The log bench is compared in the same run with ripgrep and grep, which search the same lines for the literals that
-//! the log reader looks for: a reader that watches a log file should cost no more than a search of it. Over what real
-//! engines print at INFO and in a flood of DEBUG, over the lines in which the reader finds nothing, as most lines of a
-//! healthy fleet are, and, without a goal, over the corpus of incidents, most lines of which say something. One table, on
-//! one machine, in processor time, so that the ratios mean something where the numbers do not.
+//! the log reader looks for: a reader that watches a log file should cost no more than a search of it. Over an hour of real
+//! engines at INFO, over a flood of DEBUG, over the lines in which the reader finds nothing, as most lines of a healthy fleet
+//! are, and, without a goal, over starts and ends of engines alone and over the corpus of incidents, most lines of which say
+//! something that is kept. One table, on one machine, in processor time, so that the ratios mean something where the
+//! numbers do not.
 
 use super::bench;
 use super::figure::{Figure, Goal};
@@ -29,6 +30,15 @@ const GOAL: f64 = 0.8;
 /// Folder of the corpus with logs of real engines.
 const REAL: &str = "evidence";
 
+/// What an engine prints again and again while it serves, by what stands in the line, and how often in an hour: a request a
+/// second, a line of throughput and one of transfers every ten seconds (`VLLM_LOG_STATS_INTERVAL`), a scrape every fifteen.
+const AN_HOUR: [(&[u8], usize); 4] = [
+    (b"\"POST /v1/completions HTTP/1.1\" 200", 3600),
+    (b"Avg prompt throughput: ", 360),
+    (b"KV Transfer metrics: ", 360),
+    (b"\"GET /metrics HTTP/1.1\" 200", 240),
+];
+
 /// Measures and prints.
 pub(super) fn run() -> Result<Vec<Figure>> {
     setup::package("rg", "ripgrep", "the log reader is compared with it")?;
@@ -45,16 +55,19 @@ pub(super) fn run() -> Result<Vec<Figure>> {
     println!("log: {} MiB of the corpus, repeated; {count} literals", bytes >> 20);
     let irrelevant = directory.path().join("irrelevant.log");
     write_repeated(&irrelevant, &bench(LOG_BENCH, Some(&log), &["--irrelevant"])?)?;
-    let [info, flood] = [directory.path().join("info.log"), directory.path().join("flood.log")];
+    let [info, starts, flood] =
+        ["info", "starts", "flood"].map(|name| directory.path().join(name).with_extension("log"));
     let real = logs(|name| name.starts_with(REAL))?;
-    write_repeated(&info, &at_info(&real).concat())?;
+    write_repeated(&info, &an_hour(&real))?;
+    write_repeated(&starts, &at_info(&real).concat())?;
     write_repeated(&flood, &floods(&real).concat())?;
 
     let reader = String::from_utf8_lossy(&bench(LOG_BENCH, Some(&log), &[])?).into_owned();
     let mixes = [
-        ("real engines at INFO", &info, Some(GOAL)),
+        ("an hour at INFO", &info, Some(GOAL)),
         ("a flood of DEBUG", &flood, Some(GOAL)),
         ("irrelevant lines", &irrelevant, Some(GOAL)),
+        ("starts and ends at INFO", &starts, None),
         ("all lines of incidents", &log, None),
     ];
     println!(
@@ -135,6 +148,32 @@ fn logs(wanted: impl Fn(&str) -> bool) -> Result<Vec<Vec<u8>>> {
 fn at_info(logs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let lines = logs.iter().flat_map(|log| log.split_inclusive(|byte| *byte == b'\n'));
     lines.filter(|line| !is_debug(line)).map(<[u8]>::to_vec).collect()
+}
+
+/// What the engines print at INFO in an hour: everything once, and between start and end what comes again and again.
+fn an_hour(logs: &[Vec<u8>]) -> Vec<u8> {
+    let lines = at_info(logs);
+    let holds = |line: &[u8], words: &[u8]| line.windows(words.len()).any(|window| window == words);
+    let again = AN_HOUR.map(|(words, _)| -> Vec<&[u8]> {
+        lines.iter().map(Vec::as_slice).filter(|line| holds(line, words)).collect()
+    });
+    let mut hour = Vec::new();
+    for log in logs {
+        let mut lines = at_info(std::slice::from_ref(log));
+        let ends = lines.iter().position(|line| holds(line, b"shutdown")).unwrap_or(lines.len());
+        let end = lines.split_off(ends);
+        hour.extend(lines.concat());
+        for second in 0..3600 {
+            for ((_, times), lines) in AN_HOUR.iter().zip(&again) {
+                let count = second * times / 3600;
+                if (second + 1) * times / 3600 > count && !lines.is_empty() {
+                    hour.extend_from_slice(lines[count % lines.len()]);
+                }
+            }
+        }
+        hour.extend(end.concat());
+    }
+    hour
 }
 
 /// Logs in which most lines are of DEBUG.
