@@ -4,8 +4,9 @@
 //! whenever it likes; neither ever waits. The thread ends with the [`Asker`], after the question that it is at.
 
 use super::memory::Memory;
-use super::{ContainerId, Told, Wanted, tell};
+use super::{By, ContainerId, Told, Wanted, tell};
 use crate::access::ProcessAccess;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Instant;
@@ -64,11 +65,16 @@ impl Asker {
     pub fn told(&mut self, now: Instant) -> (Vec<(ContainerId, Told)>, Vec<Complaint>) {
         let (mut all, mut complaints) = (Vec::new(), Vec::new());
         while let Ok((id, told)) = self.answers.try_recv() {
-            let Some(tries) = self.memory.answered(&id, told.again, now) else { continue };
+            let Some(tries) = self.memory.answered(&id, (told.by(), told.again), now) else { continue };
             complaints.extend(self.complaint(&told, tries));
             all.push((id, told));
         }
         (all, complaints)
+    }
+
+    /// Containers by who told what they are called.
+    pub fn figures(&self) -> BTreeMap<By, u64> {
+        self.memory.figures()
     }
 
     fn complaint(&mut self, told: &Told, tries: usize) -> Option<Complaint> {

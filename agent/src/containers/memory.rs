@@ -4,7 +4,7 @@
 //! seconds later, then more and more seldom, since a runtime that is restarted or a socket that somebody mounts tells then.
 //! Containers that no worker is in any more are forgotten.
 
-use super::{ContainerId, Wanted};
+use super::{By, ContainerId, Wanted};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const PAUSES: [Duration; 4] =
 /// The containers of the workers that are there.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    known: BTreeMap<ContainerId, State>,
+    known: BTreeMap<ContainerId, (State, By)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +37,12 @@ impl Memory {
         self.known.retain(|id, _| there.contains_key(id));
         let mut due = Vec::new();
         for (id, wanted) in there {
-            let tries = match self.known.get(&id) {
-                None => 0,
-                Some(State::Again { tries, at }) if *at <= now => *tries,
+            let (tries, by) = match self.known.get(&id) {
+                None => (0, By::Nobody),
+                Some((State::Again { tries, at }, by)) if *at <= now => (*tries, *by),
                 Some(_) => continue,
             };
-            self.known.insert(id, State::Asked { tries: tries + 1 });
+            self.known.insert(id, (State::Asked { tries: tries + 1 }, by));
             due.push(wanted);
         }
         due
@@ -50,16 +50,40 @@ impl Memory {
 
     /// It could not be asked for now.
     pub(super) fn put_off(&mut self, id: &ContainerId, now: Instant) {
-        self.answered(id, true, now);
+        if let Some((state, _)) = self.known.get_mut(id) {
+            *state = state.again(now);
+        }
     }
 
     /// An answer came. How often it was asked for; `None`: no worker is in it any more.
-    pub(super) fn answered(&mut self, id: &ContainerId, again: bool, now: Instant) -> Option<usize> {
-        let state = self.known.get_mut(id)?;
-        let State::Asked { tries } = *state else { return None };
-        let pause = PAUSES[tries.saturating_sub(1).min(PAUSES.len() - 1)];
-        *state = if again { State::Again { tries, at: now + pause } } else { State::Done };
+    pub(super) fn answered(
+        &mut self,
+        id: &ContainerId,
+        (by, again): (By, bool),
+        now: Instant,
+    ) -> Option<usize> {
+        let known = self.known.get_mut(id)?;
+        let State::Asked { tries } = known.0 else { return None };
+        *known = (if again { known.0.again(now) } else { State::Done }, by);
         Some(tries)
+    }
+
+    /// Containers by who told what they are called.
+    pub(super) fn figures(&self) -> BTreeMap<By, u64> {
+        let mut figures = BTreeMap::from([(By::Nobody, 0), (By::File, 0), (By::Runtime, 0)]);
+        for (_, by) in self.known.values() {
+            *figures.entry(*by).or_default() += 1;
+        }
+        figures
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn again(self, now: Instant) -> Self {
+        let Self::Asked { tries } = self else { return self };
+        Self::Again { tries, at: now + PAUSES[tries.saturating_sub(1).min(PAUSES.len() - 1)] }
     }
 }
 
@@ -80,8 +104,8 @@ mod tests {
         let (mut memory, now) = (Memory::default(), Instant::now());
         assert_eq!(due(&mut memory, &['a', 'b'], now), [wanted('a'), wanted('b')]);
         assert!(due(&mut memory, &['a', 'b'], now).is_empty(), "the question is under way");
-        assert_eq!(memory.answered(&wanted('a').id, false, now), Some(1));
-        assert_eq!(memory.answered(&wanted('b').id, false, now), Some(1));
+        assert_eq!(memory.answered(&wanted('a').id, (By::Runtime, false), now), Some(1));
+        assert_eq!(memory.answered(&wanted('b').id, (By::File, false), now), Some(1));
         assert!(due(&mut memory, &['a', 'b'], now + Duration::from_secs(100_000)).is_empty());
     }
 
@@ -95,7 +119,7 @@ mod tests {
         let (mut memory, mut now) = (Memory::default(), Instant::now());
         due(&mut memory, &['a'], now);
         for seconds in [5, 30, 120, 600, 600] {
-            assert!(memory.answered(&wanted('a').id, true, now).is_some());
+            assert!(memory.answered(&wanted('a').id, (By::Nobody, true), now).is_some());
             assert!(due(&mut memory, &['a'], now + Duration::from_secs(seconds - 1)).is_empty());
             now += Duration::from_secs(seconds);
             assert_eq!(due(&mut memory, &['a'], now).len(), 1, "after {seconds} s");
@@ -107,8 +131,25 @@ mod tests {
         let (mut memory, now) = (Memory::default(), Instant::now());
         due(&mut memory, &['a'], now);
         assert!(due(&mut memory, &[], now).is_empty());
-        assert_eq!(memory.answered(&wanted('a').id, false, now), None);
+        assert_eq!(memory.answered(&wanted('a').id, (By::Runtime, false), now), None);
         assert_eq!(due(&mut memory, &['a'], now).len(), 1, "one that comes again is asked for again");
+    }
+
+    #[test]
+    fn who_told_is_counted() {
+        let (mut memory, now) = (Memory::default(), Instant::now());
+        due(&mut memory, &['a', 'b', 'c', 'd'], now);
+        for (digit, answer) in
+            [('a', (By::Runtime, false)), ('b', (By::File, true)), ('c', (By::Nobody, true))]
+        {
+            memory.answered(&wanted(digit).id, answer, now);
+        }
+        let figures = |memory: &Memory| memory.figures().into_values().collect::<Vec<_>>();
+        assert_eq!(figures(&memory), [2, 1, 1], "nobody, file, runtime");
+        due(&mut memory, &['a', 'b', 'c', 'd'], now + PAUSES[0]);
+        assert_eq!(figures(&memory), [2, 1, 1], "asked again, what was told still stands");
+        due(&mut memory, &[], now);
+        assert_eq!(figures(&memory), [0, 0, 0]);
     }
 
     #[test]

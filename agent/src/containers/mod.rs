@@ -38,6 +38,44 @@ pub struct Told {
     pub again: bool,
 }
 
+/// Who told what a container is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum By {
+    /// Nobody, so far.
+    #[default]
+    Nobody,
+    /// A file of the runtime.
+    File,
+    /// The runtime.
+    Runtime,
+}
+
+// === impl By ===
+
+impl By {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::File => "file",
+            Self::Runtime => "runtime",
+        }
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Who told.
+    pub fn by(&self) -> By {
+        match (&self.untold, self.names.is_empty()) {
+            (None, _) => By::Runtime,
+            (Some(_), false) => By::File,
+            (Some(_), true) => By::Nobody,
+        }
+    }
+}
+
 // === impl Wanted ===
 
 impl Wanted {

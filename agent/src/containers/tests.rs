@@ -96,7 +96,9 @@ fn engine() -> ContainerNames {
 fn what_the_runtime_says_stands_and_no_file_is_read() {
     let node = node(&[(&place(Grammar::Containerd), containerd().replace("decode-0", "another"))]);
     node.says_of(id(), Ok(engine()));
-    assert_eq!(tell(&node, &in_pod()), Told { names: engine(), untold: None, again: false });
+    let told = tell(&node, &in_pod());
+    assert_eq!(told.by(), By::Runtime);
+    assert_eq!(told, Told { names: engine(), untold: None, again: false });
 }
 
 #[test]

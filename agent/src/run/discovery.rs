@@ -268,6 +268,7 @@ impl Found {
         let Some(asker) = &mut self.containers else { return };
         let containers = self.discovery.workers().filter_map(|worker| worker.container.as_ref());
         asker.want(containers.filter_map(Wanted::of), Instant::now());
+        self.hub.containers(asker.figures());
     }
 
     /// What containers are called, as far as it was told meanwhile.
