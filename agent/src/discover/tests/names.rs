@@ -25,10 +25,15 @@ fn three() -> FakeSystem {
         system.start(pid, 10, SGLANG);
         if let Some(digit) = digit {
             system.environment(pid, &["HOSTNAME=a-host"]);
-            system.change(pid, |fake| fake.cgroup = format!("0::/kubepods/pod{UID}/{}\n", id(digit)));
+            place(&system, pid, digit);
         }
     }
     system
+}
+
+/// Puts a process into a container.
+fn place(system: &FakeSystem, pid: u32, digit: &str) {
+    system.change(pid, |fake| fake.cgroup = format!("0::/kubepods/pod{UID}/{}\n", id(digit)));
 }
 
 fn pods(discovery: &Discovery<'_>) -> Vec<Option<String>> {
@@ -75,12 +80,13 @@ fn names_stay_when_something_else_of_the_worker_changes_and_for_the_next_worker_
     discovery.learn(&id("a"), &names("decode-0"));
     assert!(discovery.scan(&system, NOW).unwrap().is_empty(), "told once");
     system.exec(100, "python3 -m sglang.launch_server --model-path /m --tp 2 --port 30001");
+    place(&system, 100, "a");
     let changes = discovery.exec(&system, 100, NOW);
     assert_eq!(pods(&discovery)[0].as_deref(), Some("decode-0"), "{changes:?}");
     // The engine ends and another is started by what remains of the container.
     system.end(100);
     system.start(101, 10, SGLANG);
-    system.change(101, |fake| fake.cgroup = format!("0::/kubepods/pod{UID}/{}\n", id("a")));
+    place(&system, 101, "a");
     discovery.scan(&system, NOW).unwrap();
     assert!(pods(&discovery).contains(&Some("decode-0".to_owned())));
 }
