@@ -224,7 +224,8 @@ fn a_worker_is_told_with_its_factors_epochs_and_end() {
     assert!(epochs[0]["revision"] != epochs[1]["revision"] && epochs[1]["changed"] == "weights");
     assert_eq!((&worker["exit_signal"], &worker["silent"]), (&9.into(), &false.into()));
     assert_eq!((&worker["namespace"], &worker["image_digest"]), (&"serving".into(), &Value::Null));
-    for (filter, total) in [("namespace=serving", 1), ("namespace=staging", 0), ("image_digest=sha256:5c", 0)] {
+    for (filter, total) in [("namespace=serving", 1), ("namespace=staging", 0), ("image_digest=sha256:5c", 0)]
+    {
         assert_eq!(json(&collector, &format!("/api/v1/workers?{filter}"))["total"], total, "{filter}");
     }
 }
