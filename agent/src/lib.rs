@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod bundle;
+pub mod containers;
 pub mod discover;
 pub mod endpoint;
 pub mod events;

@@ -69,6 +69,8 @@ pub(crate) struct AgentSection {
     /// The file of the downward API with the annotations of a worker's pod, as the worker sees it (`/etc/podinfo/annotations`): what
     /// `kvprov.io/revision` declares there is expected of the worker.
     pub(crate) annotations_file: Option<PathBuf>,
+    /// Who is asked what containers are called: `auto` (the usual sockets), the path of a CRI socket, or `off`.
+    pub(crate) container_runtime: String,
     /// Signature packs that take the place of built-in files of the same name.
     pub(crate) packs: Option<PathBuf>,
 }
@@ -196,6 +198,7 @@ impl Default for AgentSection {
             log_files: Vec::new(),
             content_key_file: None,
             annotations_file: None,
+            container_runtime: "auto".to_owned(),
             packs: None,
         }
     }

@@ -105,13 +105,20 @@ pub struct Contract {
     pub guards: Vec<GuardRow>,
 }
 
-/// The worker that a text names: by its id or, where that is of one worker alone, its pod, an engine id or a process id.
+/// The worker that a text names: by its id or, where that is of one worker alone, its pod (`pod` or `namespace/pod`), an
+/// engine id or a process id.
 pub fn find<'w>(workers: &'w [WorkerEntry], text: &str) -> Option<&'w WorkerEntry> {
     if let Some(exact) = workers.iter().find(|worker| worker.id == text) {
         return Some(exact);
     }
+    let is_pod = |worker: &WorkerEntry| match text.split_once('/') {
+        Some((namespace, pod)) => {
+            worker.namespace.as_deref() == Some(namespace) && worker.pod.as_deref() == Some(pod)
+        }
+        None => worker.pod.as_deref() == Some(text),
+    };
     let named = |worker: &&WorkerEntry| {
-        worker.pod.as_deref() == Some(text) || worker.engine_ids.contains(text) || worker.pids.contains(text)
+        is_pod(worker) || worker.engine_ids.contains(text) || worker.pids.contains(text)
     };
     let mut like_it = workers.iter().filter(named);
     match (like_it.next(), like_it.next()) {

@@ -6,6 +6,7 @@ mod scene;
 
 use kvprov_collector::contract::{self, Contract, GuardRow, Row, Verdict};
 use kvprov_model::fact;
+use kvprov_model::observation::{Body, Worker};
 use kvprov_packs::Packs;
 use scene::{Cast, Scene};
 
@@ -52,6 +53,24 @@ fn guard<'c>(contract: &'c Contract, id: &str) -> &'c GuardRow {
 }
 
 // === may share ===
+
+#[test]
+fn a_worker_is_named_by_its_pod_and_where_two_namespaces_have_one_by_both() {
+    let mut scene = pair();
+    for (name, namespace) in [("p0", "staging"), ("d0", "serving")] {
+        let body = Worker {
+            pod: Some("engine-0".to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..Worker::default()
+        };
+        scene.at("08:00:00").on(name).tell(Body::Worker(body));
+    }
+    let workers = scene.workers();
+    let named = |text: &str| contract::find(&workers, text).map(|worker| worker.id.as_str());
+    assert_eq!(named("serving/engine-0"), Some("d0"));
+    assert_eq!(named("staging/engine-0"), Some("p0"));
+    assert_eq!((named("engine-0"), named("other/engine-0")), (None, None), "of two, neither");
+}
 
 #[test]
 fn what_is_equal_and_known_may_be_shared() {

@@ -328,6 +328,25 @@ fn another_role_or_an_unknown_pool_is_not_meant() {
 }
 
 #[test]
+fn a_worker_of_the_namespace_is_meant_once_it_is_known_to_be_there() {
+    let meant_there = Expectation { namespace: Some("serving".to_owned()), ..meant("aa") };
+    let mut scene = serving("bb");
+    scene.expects(None, &[meant_there]);
+    scene.at("08:01:00").on("d0").tell(tell::in_namespace("serving"));
+    only(&scene);
+}
+
+#[test]
+fn another_namespace_or_an_unknown_one_is_not_meant() {
+    let meant_there = Expectation { namespace: Some("serving".to_owned()), ..meant("aa") };
+    let mut scene = serving("bb");
+    scene.expects(None, &[meant_there]);
+    scene.assert_silent();
+    scene.at("08:01:00").on("d0").tell(tell::in_namespace("staging"));
+    scene.assert_silent();
+}
+
+#[test]
 fn a_router_that_knows_the_name_runs_nothing() {
     let mut scene = Scene::new();
     scene.worker("r0").router().fact(fact::MODEL_NAME, "llama").weights("bb");

@@ -44,6 +44,26 @@ fn statements_on_one_worker_merge_field_by_field() {
 }
 
 #[test]
+fn what_a_container_is_called_takes_the_place_of_what_was_guessed() {
+    let mut scene = Scene::new();
+    let of = |pod: &str, namespace: Option<&str>| {
+        Body::Worker(Worker {
+            pod: Some(pod.to_owned()),
+            namespace: namespace.map(str::to_owned),
+            image_digest: namespace.map(|_| "sha256:5c".to_owned()),
+            ..Worker::default()
+        })
+    };
+    scene.at("08:00:00").on("e0").tell(of("a-host", None));
+    scene.at("08:00:05").on("e0").tell(of("decode-0", Some("serving")));
+    let roster = roster(&scene);
+    let member = roster.get(&WorkerId::from("e0")).unwrap();
+    assert_eq!((member.pod.as_deref(), member.namespace.as_deref()), (Some("decode-0"), Some("serving")));
+    assert_eq!(member.image_digest.as_deref(), Some("sha256:5c"));
+    assert_eq!((member.container.as_deref(), member.image.as_deref()), (None, None), "not told, not known");
+}
+
+#[test]
 fn a_setting_beats_a_later_start_up_line() {
     let mut scene = Scene::new();
     scene.worker("e0").policy("recompute");

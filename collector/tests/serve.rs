@@ -200,6 +200,7 @@ fn a_worker_is_told_with_its_factors_epochs_and_end() {
     let mut scene = Scene::new();
     scene.worker("d0").decode().weights_from("08:00:00", "aa").weights_from("08:30:00", "bb");
     scene.worker("d0").gone("09:00:00");
+    scene.at("08:00:05").on("d0").tell(in_namespace("serving"));
     let mut told = scene.observations().to_vec();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let offset = WallTime(now).since(clock("09:10:00"));
@@ -222,6 +223,11 @@ fn a_worker_is_told_with_its_factors_epochs_and_end() {
     assert_eq!((&epochs[0]["until"], &epochs[1]["until"]), (&epochs[1]["since"], &worker["gone"]));
     assert!(epochs[0]["revision"] != epochs[1]["revision"] && epochs[1]["changed"] == "weights");
     assert_eq!((&worker["exit_signal"], &worker["silent"]), (&9.into(), &false.into()));
+    assert_eq!((&worker["namespace"], &worker["image_digest"]), (&"serving".into(), &Value::Null));
+    for (filter, total) in [("namespace=serving", 1), ("namespace=staging", 0), ("image_digest=sha256:5c", 0)]
+    {
+        assert_eq!(json(&collector, &format!("/api/v1/workers?{filter}"))["total"], total, "{filter}");
+    }
 }
 
 #[test]

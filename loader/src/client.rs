@@ -6,6 +6,7 @@
 //! but to start the agent anew, which is what a loader does.
 
 use crate::channel;
+use crate::containers::{ContainerId, ContainerNames, NotTold};
 use crate::process::{Descriptor, Failure, FileStat, Link, Page, ProcFile, ProcessId};
 use crate::protocol::{Answer, Hello, KernelCounters, ProgramStatus, Request, VERSION};
 use rustix::fd::OwnedFd;
@@ -37,6 +38,9 @@ pub enum ClientError {
     /// The kernel programs refused.
     #[error("the kernel programs refused: {0}")]
     Kernel(String),
+    /// No container runtime told what was asked.
+    #[error(transparent)]
+    NotTold(#[from] NotTold),
     /// It answered something else than what was asked.
     #[error("the loader gave an answer to another question; is it of another version?")]
     Confused,
@@ -248,6 +252,18 @@ impl Client {
     pub fn stat_path(&self, process: ProcessId, path: &[u8], follow: bool) -> Result<FileStat, ClientError> {
         match self.ask(&Request::Stat { process, path: path.to_vec(), follow })? {
             (Answer::Stat(stat), _) => Ok(stat),
+            _ => Err(ClientError::Confused),
+        }
+    }
+
+    /// What the container runtime says of a container.
+    ///
+    /// # Errors
+    /// [`ClientError::NotTold`] with the reason.
+    pub fn container(&self, id: &ContainerId) -> Result<ContainerNames, ClientError> {
+        match self.ask(&Request::Container { id: id.clone() })? {
+            (Answer::Container(names), _) => Ok(names),
+            (Answer::NotTold(why), _) => Err(why.into()),
             _ => Err(ClientError::Confused),
         }
     }

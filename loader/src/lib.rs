@@ -6,6 +6,7 @@
 //! * [`inspect`] looks at another process; the loader does it on behalf of the agent, the agent itself where it may.
 //! * [`privileges`] drops what is not needed, [`supervise`] keeps the children running that have none.
 //! * [`abilities`] tells what a machine lets kvprov see, and what to do where it does not.
+//! * [`containers`] asks the container runtime what a container is called.
 //! * [`protocol`], [`server`] and [`client`] are the two ends of the socket between them.
 
 pub mod abilities;
@@ -13,6 +14,7 @@ pub mod abilities;
 pub mod attach;
 pub mod channel;
 pub mod client;
+pub mod containers;
 pub mod inspect;
 pub mod privileges;
 pub mod process;

@@ -4,6 +4,7 @@ use super::{
     AccessError, Descriptor, DirEntry, FileKind, FileStat, Link, Listing, Page, ProcFile, ProcessAccess,
     ProcessId,
 };
+use kvprov_loader::containers::{ContainerId, ContainerNames};
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub struct Fake {
     processes: Mutex<BTreeMap<u32, FakeProcess>>,
+    containers: Mutex<BTreeMap<ContainerId, Result<ContainerNames, AccessError>>>,
 }
 
 /// One of its processes.
@@ -140,6 +142,11 @@ impl Fake {
         self.processes().insert(process.id.pid, process);
     }
 
+    /// What the container runtime says of a container; without it, that it has none.
+    pub fn says_of(&self, id: ContainerId, answer: Result<ContainerNames, AccessError>) {
+        self.containers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answer);
+    }
+
     /// Ends a process.
     pub fn end(&self, pid: u32) {
         self.processes().remove(&pid);
@@ -190,6 +197,11 @@ impl ProcessAccess for Fake {
         let text = self.read(process, file)?;
         let _ = text.chunks(piece.max(1)).any(take);
         Ok(())
+    }
+
+    fn container(&self, id: &ContainerId) -> Result<ContainerNames, AccessError> {
+        let containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
+        containers.get(id).cloned().unwrap_or(Err(AccessError::NotFound))
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {

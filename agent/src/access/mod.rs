@@ -11,6 +11,7 @@ pub mod fake;
 mod listening;
 mod node;
 
+use kvprov_loader::containers::{ContainerId, ContainerNames};
 pub use kvprov_loader::inspect::Listing;
 pub use kvprov_loader::process::{Descriptor, DirEntry, FileKind, FileStat, Link, Page, ProcFile, ProcessId};
 pub use listening::Listener;
@@ -88,6 +89,14 @@ pub trait ProcessAccess: Send + Sync {
     /// tell.
     fn own_listeners(&self, _port: u16) -> Option<Vec<Listener>> {
         None
+    }
+
+    /// What the container runtime says of a container. Only a loader may ask it.
+    ///
+    /// # Errors
+    /// [`AccessError::NotNow`] where asking again may help; else with the reason.
+    fn container(&self, _id: &ContainerId) -> Result<ContainerNames, AccessError> {
+        Err(AccessError::Refused { what: "ask the container runtime", needs: "a loader" })
     }
 
     /// Where a link of `/proc/PID` leads.
@@ -219,6 +228,10 @@ impl<A: ProcessAccess + ?Sized> ProcessAccess for Arc<A> {
 
     fn own_listeners(&self, port: u16) -> Option<Vec<Listener>> {
         (**self).own_listeners(port)
+    }
+
+    fn container(&self, id: &ContainerId) -> Result<ContainerNames, AccessError> {
+        (**self).container(id)
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {

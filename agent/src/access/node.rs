@@ -4,6 +4,7 @@ use super::listening::{self, Listener};
 use super::{AccessError, Descriptor, FileStat, Link, Listing, Page, ProcFile, ProcessAccess, ProcessId};
 use kvprov_loader::abilities::hides_processes;
 use kvprov_loader::client::{Client, ClientError};
+use kvprov_loader::containers::{ContainerId, ContainerNames, NotTold};
 use kvprov_loader::inspect::{self, OpenProcess};
 use kvprov_loader::process::Failure;
 use rustix::fd::OwnedFd;
@@ -155,6 +156,20 @@ impl ProcessAccess for Access {
             self.tells_no_listeners.store(true, Ordering::Relaxed);
         }
         asked.ok()
+    }
+
+    fn container(&self, id: &ContainerId) -> Result<ContainerNames, AccessError> {
+        let what = "ask the container runtime";
+        let Some(loader) = &self.loader else {
+            return Err(AccessError::Refused {
+                what,
+                needs: "a loader, which `kvprov up` and `kvprov agent` start",
+            });
+        };
+        loader.container(id).map_err(|error| match error {
+            ClientError::NotTold(NotTold::NotNow(reason)) => AccessError::NotNow(reason),
+            other => asked_error(other, what, "a loader that may"),
+        })
     }
 
     fn link(&self, process: ProcessId, link: Link) -> Result<Vec<u8>, AccessError> {

@@ -66,6 +66,11 @@ pub(crate) fn tell(
     let body = Worker {
         role: worker.role.clone(),
         watched_by: kinds.iter().map(|kind| kind.as_str().to_owned()).collect(),
+        pod: worker.pod.clone(),
+        namespace: worker.namespace.clone(),
+        container: worker.container.clone(),
+        image: worker.image.clone(),
+        image_digest: worker.image_digest.clone(),
         ..Identity::declared(worker).body(packs)
     };
     let place = |line: u64| Place { position: line, offset: line };

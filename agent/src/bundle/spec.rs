@@ -18,6 +18,16 @@ pub struct WorkerSpec {
     pub engine_version: Option<String>,
     /// What it is for.
     pub role: Option<Role>,
+    /// Its Kubernetes pod.
+    pub pod: Option<String>,
+    /// Namespace of the pod.
+    pub namespace: Option<String>,
+    /// Its container.
+    pub container: Option<String>,
+    /// Image of the container, as it was asked for.
+    pub image: Option<String>,
+    /// Digest of that image.
+    pub image_digest: Option<String>,
     /// Settings, flattened with dots.
     pub settings: BTreeMap<String, String>,
     /// Effective models in order of time.

@@ -27,6 +27,7 @@ pub use node::NodeIdentity;
 pub use system::{MAX_TEXT, Output, ProcessKey, Processes, Stat};
 pub use worker::{Change, Exit, FoundProcess, FoundWorker};
 
+use crate::containers::ContainerNames;
 use known::Table;
 use kvprov_model::clock::WallTime;
 use kvprov_packs::Packs;
@@ -59,6 +60,8 @@ pub struct Discovery<'p> {
     /// Workers that are gone and whose end was not heard yet, with the scans since.
     unheard: BTreeMap<ProcessKey, u32>,
     report: ScanReport,
+    /// What runtimes said of containers that workers are in, by id.
+    names: BTreeMap<String, ContainerNames>,
 }
 
 /// A worker, and what is needed to see it change.
@@ -94,6 +97,7 @@ impl<'p> Discovery<'p> {
             hears_exits: false,
             unheard: BTreeMap::new(),
             report: ScanReport::default(),
+            names: BTreeMap::new(),
         }
     }
 
@@ -101,6 +105,26 @@ impl<'p> Discovery<'p> {
     #[must_use]
     pub fn hearing_exits(self, hears_exits: bool) -> Self {
         Self { hears_exits, ..self }
+    }
+
+    /// A runtime said what a container is called: of its workers more is known now.
+    pub fn learn(&mut self, container: &str, names: &ContainerNames) -> Vec<Change> {
+        let is_in = |worker: &FoundWorker| worker.container.as_ref().is_some_and(|of| of.id == container);
+        let mut changes = Vec::new();
+        for tracked in self.workers.values_mut().filter(|tracked| is_in(&tracked.told)) {
+            if tracked.told.names != *names {
+                tracked.told.names.clone_from(names);
+                changes.push(Change::Changed(tracked.told.clone()));
+            }
+        }
+        let told =
+            self.workers.values().filter_map(|tracked| Some(tracked.told.container.as_ref()?.id.as_str()));
+        let there: BTreeSet<&str> = told.collect();
+        self.names.retain(|id, _| there.contains(id.as_str()));
+        if there.contains(container) {
+            self.names.insert(container.to_owned(), names.clone());
+        }
+        changes
     }
 
     /// The node on which it looks.
@@ -329,6 +353,7 @@ impl<'p> Discovery<'p> {
             processes.values().filter(counts).take(MAX_TOLD).map(|seen| seen.process.clone()).collect();
         shown.sort_by_key(|process| (process.key != key, process.key.pid));
         let engine = root.signature.engine.clone();
+        let names = look.container.as_ref().and_then(|container| self.names.get(&container.id));
         FoundWorker {
             id: self.node.worker(&engine, key),
             engine,
@@ -344,6 +369,7 @@ impl<'p> Discovery<'p> {
             cgroup: look.cgroup.clone(),
             container: look.container.clone(),
             pod: look.pod.clone(),
+            names: names.cloned().unwrap_or_default(),
             unread: look.unread.clone(),
         }
     }

@@ -3,6 +3,7 @@
 use super::container::Container;
 use super::node::NodeIdentity;
 use super::system::{Output, ProcessKey};
+use crate::containers::ContainerNames;
 use crate::source::{Place, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
 use kvprov_model::id::WorkerId;
@@ -90,6 +91,8 @@ pub struct FoundWorker {
     pub container: Option<Container>,
     /// Name of the Kubernetes pod, or its uid where the name does not show.
     pub pod: Option<String>,
+    /// What the container runtime says of the container.
+    pub names: ContainerNames,
     /// What could not be read, and why.
     pub unread: BTreeMap<&'static str, io::ErrorKind>,
 }
@@ -107,7 +110,11 @@ impl FoundWorker {
             facts: self.facts.clone(),
             fact_origins: self.fact_origins.clone(),
             pids: self.processes.iter().map(|process| process.key.pid.to_string()).collect(),
-            pod: self.pod.clone(),
+            pod: self.names.pod.clone().or_else(|| self.pod.clone()),
+            namespace: self.names.namespace.clone(),
+            container: self.names.container.clone(),
+            image: self.names.image.clone(),
+            image_digest: self.names.image_digest.clone(),
             ..Worker::default()
         }
     }

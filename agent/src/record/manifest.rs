@@ -39,6 +39,16 @@ impl Manifest {
         known.engine_version = body.engine_version.clone().or_else(|| known.engine_version.take());
         known.role = body.role.clone().or_else(|| known.role.take());
         known.settings.extend(body.settings.clone());
+        let newer = |known: &mut Option<String>, new: &Option<String>| {
+            if new.is_some() {
+                known.clone_from(new);
+            }
+        };
+        newer(&mut known.pod, &body.pod);
+        newer(&mut known.namespace, &body.namespace);
+        newer(&mut known.container, &body.container);
+        newer(&mut known.image, &body.image);
+        newer(&mut known.image_digest, &body.image_digest);
     }
 
     pub(super) fn factor(&mut self, worker: &WorkerId, wall: Option<WallTime>, factor: &Factor) {
@@ -119,6 +129,11 @@ impl Described {
         text("engine", self.body.engine.as_deref());
         text("engine_version", self.body.engine_version.as_deref());
         text("role", self.body.role.as_ref().map(|role| role.as_str()));
+        text("pod", self.body.pod.as_deref());
+        text("namespace", self.body.namespace.as_deref());
+        text("container", self.body.container.as_deref());
+        text("image", self.body.image.as_deref());
+        text("image_digest", self.body.image_digest.as_deref());
         if let Some((wall, gone)) = &self.gone {
             text("exited", wall.map(WallTime::to_rfc3339_nanos).as_deref());
             for (name, number) in [("exit_signal", gone.exit_signal), ("exit_status", gone.exit_status)] {

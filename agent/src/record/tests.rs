@@ -68,6 +68,32 @@ fn what_was_known_of_a_worker_is_replayed() {
 }
 
 #[test]
+fn what_a_container_was_called_is_replayed_as_it_was_known_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::create(directory.path()).unwrap();
+    let guessed = Worker { pod: Some("a-host".to_owned()), ..Worker::default() };
+    let told = Worker {
+        pod: Some("decode-0".to_owned()),
+        namespace: Some("serving".to_owned()),
+        container: Some("engine".to_owned()),
+        image: Some("vllm/vllm-openai:v0.32".to_owned()),
+        image_digest: Some(format!("sha256:{}", "5c".repeat(32))),
+        ..Worker::default()
+    };
+    for body in [guessed, told.clone(), Worker::default()] {
+        recorder.observe(&observation(SourceKind::Config, Body::Worker(body))).unwrap();
+    }
+    recorder.flush().unwrap();
+    let all = replayed(directory.path());
+    let of = |body: &Body| match body {
+        Body::Worker(body) if body.pod.is_some() => Some(body.clone()),
+        _ => None,
+    };
+    let replayed = all.iter().find_map(|one| of(&one.body)).unwrap();
+    assert_eq!(Worker { watched_by: Vec::new(), ..replayed }, told);
+}
+
+#[test]
 fn a_factor_that_is_not_known_for_sure_is_not_declared() {
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create(directory.path()).unwrap();

@@ -173,6 +173,7 @@ mod tests {
             cgroup: String::new(),
             container: None,
             pod: None,
+            names: crate::containers::ContainerNames::default(),
             unread: BTreeMap::new(),
         }
     }

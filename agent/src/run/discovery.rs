@@ -12,6 +12,7 @@ use super::logs::LogCommand;
 use super::report::Report;
 use super::scrape::ScrapeCommand;
 use crate::access::{Access, ProcessId};
+use crate::containers::{Asker, Wanted};
 use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
 use crate::kernel::live::Now;
 use crate::logs::LogOptions;
@@ -84,6 +85,8 @@ pub(crate) struct Found {
     is_first_look: bool,
     packs: &'static Packs,
     annotations: Annotations,
+    /// Asks what containers are called; `None`: that is left alone.
+    containers: Option<Asker>,
     /// Who was there for the agent before this one and is not; their ends may still be heard.
     missing: Vec<Left>,
 }
@@ -117,6 +120,7 @@ impl Found {
             is_first_look: true,
             packs,
             annotations: Annotations::new(options.annotations_file.clone()),
+            containers: options.containers.then(|| asker(access)).flatten(),
             roll,
             present: BTreeMap::new(),
         };
@@ -141,6 +145,7 @@ impl Found {
                     Err(error) => tracing::warn!(%error, "processes cannot be listed"),
                 }
                 self.declare();
+                self.want_names();
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
                 if !self.is_first_look {
                     if begun.elapsed() >= MISSING_PATIENCE || self.loader.is_none() {
@@ -158,6 +163,7 @@ impl Found {
                     self.hub.sees(self.loader.is_some(), self.follows_logs, self.reads_metrics, reads_events);
                 }
             }
+            self.learn_names(reports);
             let news = match self.news.recv_timeout(PATIENCE) {
                 Ok(news) => news,
                 Err(RecvTimeoutError::Timeout) => continue,
@@ -254,6 +260,27 @@ impl Found {
         }
         if !self.hub.take(&told) {
             tracing::warn!("a change of a worker could not be queued; the next scan will not tell it again");
+        }
+    }
+
+    /// Has the containers of all workers asked for.
+    fn want_names(&mut self) {
+        let Some(asker) = &mut self.containers else { return };
+        let containers = self.discovery.workers().filter_map(|worker| worker.container.as_ref());
+        asker.want(containers.filter_map(Wanted::of), Instant::now());
+        self.hub.containers(asker.figures());
+    }
+
+    /// What containers are called, as far as it was told meanwhile.
+    fn learn_names(&mut self, reports: &Sender<Report>) {
+        let Some(asker) = &mut self.containers else { return };
+        let (told, complaints) = asker.told(Instant::now());
+        for complaint in complaints {
+            let _ = reports.send(Report::Blind(format!("{}: {}", complaint.what, complaint.why)));
+        }
+        for (container, told) in told {
+            let changes = self.discovery.learn(container.as_str(), &told.names);
+            self.heed(changes, reports);
         }
     }
 
@@ -425,6 +452,11 @@ impl Found {
             )));
         }
     }
+}
+
+fn asker(access: &Arc<Access>) -> Option<Asker> {
+    let started = Asker::start(Arc::clone(access));
+    started.inspect_err(|error| tracing::warn!(%error, "no thread to ask what containers are called")).ok()
 }
 
 fn gone(worker: WorkerId, exit: Option<Exit>) -> Change {

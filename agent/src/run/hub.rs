@@ -1,6 +1,7 @@
 //! Where all sources meet: every observation goes to the queue, to the recording, and is counted.
 
 use super::scrape::ScrapeCommand;
+use crate::containers::By;
 use crate::kernel::Record;
 use crate::logs::LineCounts;
 use crate::metrics::scrape::Counts;
@@ -42,6 +43,7 @@ struct Counted {
     kinds: BTreeMap<String, u64>,
     lost: BTreeMap<(&'static str, &'static str), u64>,
     workers: BTreeMap<String, u64>,
+    containers: BTreeMap<By, u64>,
     lines: LineCounts,
     files: u64,
     /// KV events by what they say.
@@ -202,6 +204,11 @@ impl Hub {
         lock(&self.counted).workers = workers;
     }
 
+    /// The containers that workers are in, by who told what they are called.
+    pub(crate) fn containers(&self, told: BTreeMap<By, u64>) {
+        lock(&self.counted).containers = told;
+    }
+
     /// What became of log lines so far, and how many files are followed.
     pub(crate) fn lines(&self, lines: LineCounts, files: u64) {
         let mut counted = lock(&self.counted);
@@ -239,6 +246,11 @@ impl Hub {
     pub(crate) fn workers_by_engine(&self) -> Vec<(Vec<String>, f64)> {
         let counted = lock(&self.counted);
         counted.workers.iter().map(|(engine, count)| (vec![engine.clone()], *count as f64)).collect()
+    }
+
+    pub(crate) fn containers_by_teller(&self) -> Vec<(Vec<String>, f64)> {
+        let counted = lock(&self.counted);
+        counted.containers.iter().map(|(by, count)| (vec![by.as_str().to_owned()], *count as f64)).collect()
     }
 
     pub(crate) fn line_outcomes(&self) -> Vec<(Vec<String>, f64)> {

@@ -60,6 +60,8 @@ pub struct Options {
     pub content_key_file: Option<PathBuf>,
     /// The file of the downward API with the annotations of a worker's pod, as the worker sees it; `None`: not read.
     pub annotations_file: Option<PathBuf>,
+    /// Ask what the containers around workers are called.
+    pub containers: bool,
     /// Between two pages of counters of one endpoint.
     pub scrape_interval: Duration,
     /// Bytes of a page of counters; a longer one is not used.

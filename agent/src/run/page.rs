@@ -34,6 +34,7 @@ pub(crate) fn serve(
     stats.source(metric::OBSERVATIONS, series(Hub::kinds));
     stats.source(metric::LOST, series(Hub::losses));
     stats.source(metric::WORKERS, series(Hub::workers_by_engine));
+    stats.source(metric::CONTAINERS, series(Hub::containers_by_teller));
     stats.source(metric::LOG_LINES, series(Hub::line_outcomes));
     stats.source(metric::RING_BYTES, series(Hub::ring_bytes));
     stats.source(metric::KV_EVENTS, series(Hub::kv_events));

@@ -97,6 +97,9 @@ metrics! {
     /// Workers that are watched.
     WORKERS: Gauge "kvprov_workers" ["engine"]
         "Workers that are watched, by engine.",
+    /// Containers that workers are in.
+    CONTAINERS: Gauge "kvprov_containers" ["told_by"]
+        "Containers that workers are in, by who told what they are called: runtime, file, nobody.",
     /// Bytes of the queue.
     QUEUE_BYTES: Gauge "kvprov_queue_bytes" ["place"]
         "Bytes that wait to be delivered: on disk, or in memory while the disk is full.",

@@ -188,6 +188,7 @@ pub(crate) fn of_process(name: &str, pid: u32, double: &Double) -> FoundWorker {
         cgroup: String::new(),
         container: None,
         pod: None,
+        names: kvprov_agent::containers::ContainerNames::default(),
         unread: BTreeMap::new(),
     }
 }

@@ -78,6 +78,7 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
             .collect(),
         content_key_file: agent.content_key_file.clone(),
         annotations_file: agent.annotations_file.clone(),
+        containers: agent.container_runtime != "off",
         scrape_interval: Duration::from_secs_f64(agent.scrape_seconds),
         scrape_bytes: agent.scrape_bytes,
         answers: answers(&agent.endpoints)?,

@@ -7,6 +7,7 @@ use crate::live::{demo, logging};
 use anyhow::Context;
 use kvprov_loader::abilities::{self, Part, RealMachine, State};
 use kvprov_loader::attach::{self, Kernel};
+use kvprov_loader::containers::Runtimes;
 use kvprov_loader::privileges::{self, Status};
 use kvprov_loader::server::{KernelPrograms, NoKernel, Server};
 use kvprov_loader::supervise::{self, ChildSpec, Ended, Watcher};
@@ -36,6 +37,7 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     {
         anyhow::bail!("{} is not empty; a recording needs a directory of its own", recording.display());
     }
+    let runtimes = runtimes(&config.agent.container_runtime)?;
     let held = Status::own()?;
     let (programs, mut blind) = programs(&config);
     let sees_calls = match (programs.ring().is_some(), blind.is_empty()) {
@@ -46,7 +48,8 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     blind.extend(missing(&held));
     // What attaching needed is needed no more.
     privileges::restrict(privileges::kept(held.permitted, abilities::kernel_version()))?;
-    let server = Arc::new(Server::new(programs).context("starting the loader's helper threads")?);
+    let server = Server::new(programs).context("starting the loader's helper threads")?;
+    let server = Arc::new(server.asking(runtimes));
     if children != Children::Agent {
         greet(&config, sees_calls);
     }
@@ -69,6 +72,18 @@ pub(crate) fn run(common: &Common, children: Children) -> anyhow::Result<ExitCod
     match supervise::run(specs, &mut serving)? {
         Ended::Child(_) if serving.demo_failed => Ok(ExitCode::FAILURE),
         Ended::Signal | Ended::Child(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Who is asked what containers are called.
+fn runtimes(word: &str) -> anyhow::Result<Runtimes> {
+    match word {
+        "auto" => Ok(Runtimes::known()),
+        "off" => Ok(Runtimes::off("switched off by the configuration")),
+        path if path.starts_with('/') => Ok(Runtimes::at(path)),
+        other => {
+            anyhow::bail!("agent.container_runtime: {other:?} is neither auto, off nor the path of a socket")
+        }
     }
 }
 

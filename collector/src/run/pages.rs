@@ -49,6 +49,14 @@ pub struct WorkerEntry {
     pub pids: BTreeSet<String>,
     /// Its Kubernetes pod.
     pub pod: Option<String>,
+    /// Namespace of the pod.
+    pub namespace: Option<String>,
+    /// Its container.
+    pub container: Option<String>,
+    /// Image of the container, as it was asked for.
+    pub image: Option<String>,
+    /// Digest of that image.
+    pub image_digest: Option<String>,
     /// Engine ids by which peers know it.
     pub engine_ids: BTreeSet<String>,
     /// Normalised settings, by name.
@@ -266,6 +274,10 @@ fn worker(view: &View<'_>, member: &Member, seen: Option<(WallTime, WallTime)>) 
         exit_status: member.exit_status,
         pids: member.pids.clone(),
         pod: member.pod.clone(),
+        namespace: member.namespace.clone(),
+        container: member.container.clone(),
+        image: member.image.clone(),
+        image_digest: member.image_digest.clone(),
         engine_ids: member.engine_ids.clone(),
         facts: member.facts.clone(),
         fact_origins: member.fact_origins.clone(),

@@ -12,8 +12,6 @@ use kvprov_model::id::WorkerId;
 use kvprov_model::observation::{Body, Observation, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The fact by which a worker's namespace is known, as its pool is by `pool`.
-const NAMESPACE: &str = "namespace";
 const POOL: &str = "pool";
 
 /// One statement.
@@ -142,7 +140,7 @@ impl Allowed {
         let conditions = [
             (self.role.as_ref().map(Role::as_str), member.role.as_ref().map(Role::as_str)),
             (self.pool.as_deref(), member.fact(POOL)),
-            (self.namespace.as_deref(), member.fact(NAMESPACE)),
+            (self.namespace.as_deref(), member.namespace.as_deref()),
         ];
         let mut met = 0;
         for (wanted, is) in conditions.into_iter().filter(|(wanted, _)| wanted.is_some()) {

@@ -44,6 +44,14 @@ pub struct Member {
     pub pids: BTreeSet<String>,
     /// Its Kubernetes pod, where it has one.
     pub pod: Option<String>,
+    /// Namespace of the pod, where known.
+    pub namespace: Option<String>,
+    /// Its container, where it is in one whose name is known.
+    pub container: Option<String>,
+    /// Image of the container, as it was asked for.
+    pub image: Option<String>,
+    /// Digest of that image.
+    pub image_digest: Option<String>,
     /// Records lost of it, by stage and reason.
     pub losses: BTreeMap<(String, String), u64>,
     /// The first and the last time at which something was said of who it is.
@@ -117,6 +125,10 @@ impl Roster {
                 settings: BTreeMap::new(),
                 pids: BTreeSet::new(),
                 pod: None,
+                namespace: None,
+                container: None,
+                image: None,
+                image_digest: None,
                 losses: BTreeMap::new(),
                 told: None,
                 is_undated: false,
@@ -247,6 +259,10 @@ impl Member {
         match &observation.body {
             Body::Worker(worker) => {
                 newer_of(&mut self.pod, &worker.pod);
+                newer_of(&mut self.namespace, &worker.namespace);
+                newer_of(&mut self.container, &worker.container);
+                newer_of(&mut self.image, &worker.image);
+                newer_of(&mut self.image_digest, &worker.image_digest);
                 let listed = worker.facts.get(fact::ADAPTERS_LOADED);
                 for (name, directory) in listed.into_iter().flat_map(|text| named(text)) {
                     self.place_adapter(name, directory, wall);

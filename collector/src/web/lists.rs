@@ -103,15 +103,20 @@ pub(super) async fn finding(state: State, Path(id): Path<String>) -> Answer {
 
 /// Workers.
 pub(super) async fn workers(state: State, given: Given) -> Answer {
-    let filters = &["worker", "node", "pool", "role", "engine"];
+    let filters = &["worker", "node", "pool", "role", "engine", "namespace", "pod", "image_digest"];
     let query = Query::read("/api/v1/workers", given.0, filters)?;
     let seen = state.board.seen();
+    // What is not known passes only where nothing is asked for.
+    let known = |text: &Option<String>| text.clone().unwrap_or_default();
     let entries = seen.workers.iter().filter(|worker| {
         query.passes("worker", &worker.id)
             && query.passes("node", &worker.node)
             && query.passes("pool", &worker.pool)
             && query.passes("role", &worker.role)
             && query.passes("engine", &worker.engine)
+            && query.passes("namespace", &known(&worker.namespace))
+            && query.passes("pod", &known(&worker.pod))
+            && query.passes("image_digest", &known(&worker.image_digest))
     });
     let (entries, part) = query.part(entries);
     list("workers", &entries, &part)

@@ -5,7 +5,7 @@ use kvprov_model::finding::Cause;
 use kvprov_model::observation::{
     AdminCall, AdminClass, Alive, Artifact, ArtifactAction, Block, BlockAction, Body, CacheUse, Consequence,
     Counters, Handshake, KeyDerivation, KvLoad, Lease, LeaseState, Loss, Outcome, RequestLeg, Role, Store,
-    Tier, Transfer,
+    Tier, Transfer, Worker,
 };
 
 /// A source of the worker lost records.
@@ -21,6 +21,11 @@ pub fn lost(records: i64) -> Body {
 /// The node has delivered everything up to now.
 pub fn alive() -> Body {
     Body::Alive(Alive { streams: Vec::new() })
+}
+
+/// The worker is in a container of a pod in this namespace.
+pub fn in_namespace(namespace: &str) -> Body {
+    Body::Worker(Worker { namespace: Some(namespace.to_owned()), ..Worker::default() })
 }
 
 /// A handshake for a request failed.

@@ -22,6 +22,11 @@ pub trait Machine {
     /// # Errors
     /// What opening it says.
     fn opens(&self, path: &str) -> io::Result<()>;
+    /// Whether there is a socket that may be connected to.
+    ///
+    /// # Errors
+    /// As [`crate::containers::may_ask`].
+    fn listens(&self, path: &str) -> io::Result<()>;
     /// Whether paths below the root of another process can be resolved (openat2).
     fn resolves_paths(&self) -> bool;
 }
@@ -43,6 +48,10 @@ impl Machine for RealMachine {
 
     fn opens(&self, path: &str) -> io::Result<()> {
         std::fs::File::open(path).map(|_| ())
+    }
+
+    fn listens(&self, path: &str) -> io::Result<()> {
+        crate::containers::may_ask(std::path::Path::new(path))
     }
 
     fn resolves_paths(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Probes look at files of `/proc` and `/sys` through [`Machine`], so that a test can state a machine: no BTF, no
 //! tracefs, an old kernel. A probe reads and concludes; it never tries anything that has an effect.
 
+mod containers;
 mod kernel;
 mod machine;
 mod mounts;
@@ -97,6 +98,7 @@ pub fn probe(machine: &dyn Machine, status: &Status) -> Vec<Ability> {
         processes::paths(machine),
         processes::yama(machine),
         processes::container(machine),
+        containers::runtime(machine),
     ];
     abilities.extend(capabilities(status, kernel));
     abilities

@@ -112,11 +112,15 @@ pub(super) fn yama(machine: &dyn Machine) -> Ability {
 pub(super) fn container(machine: &dyn Machine) -> Ability {
     let marks = ["/.dockerenv", "/run/.containerenv"];
     let mark = marks.into_iter().find(|mark| machine.opens(mark).is_ok());
-    let kubernetes = machine.opens("/var/run/secrets/kubernetes.io").is_ok();
-    let found = match (mark, kubernetes) {
+    let found = match (mark, is_in_pod(machine)) {
         (_, true) => "runs in a pod".to_owned(),
         (Some(mark), false) => format!("runs in a container ({mark})"),
         (None, false) => "no sign of a container".to_owned(),
     };
     Ability::good("container", Part::Information, found)
+}
+
+/// Whether this process runs in a pod of Kubernetes.
+pub(super) fn is_in_pod(machine: &dyn Machine) -> bool {
+    machine.opens("/var/run/secrets/kubernetes.io").is_ok()
 }

@@ -11,6 +11,7 @@ struct Stated {
     files: BTreeMap<&'static str, String>,
     links: BTreeMap<&'static str, &'static str>,
     refused: Vec<&'static str>,
+    sockets: Vec<&'static str>,
     no_paths: bool,
 }
 
@@ -29,6 +30,13 @@ impl Machine for Stated {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         if self.files.contains_key(path) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn listens(&self, path: &str) -> io::Result<()> {
+        if self.refused.contains(&path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        if self.sockets.contains(&path) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn resolves_paths(&self) -> bool {
@@ -233,4 +241,39 @@ fn a_machine_that_tells_nothing_is_told_as_such() {
 fn this_machine_can_be_probed() {
     let abilities = own().unwrap();
     assert!(find(&abilities, "kernel").found.starts_with("Linux "));
+}
+
+#[test]
+fn a_container_runtime_that_may_be_asked_is_named_with_its_place() {
+    let mut machine = fine();
+    machine.sockets = vec!["/run/containerd/containerd.sock"];
+    let abilities = probe(&machine, &all_capabilities());
+    let found = find(&abilities, "container_runtime");
+    assert_eq!(found.state, State::Good);
+    assert!(found.found.contains("/run/containerd/containerd.sock"), "{}", found.found);
+}
+
+#[test]
+fn a_machine_without_containers_lacks_nothing_and_says_that_nobody_can_be_asked() {
+    let abilities = probe(&fine(), &all_capabilities());
+    let found = find(&abilities, "container_runtime");
+    assert_eq!((found.state, found.found.contains("no container runtime")), (State::Good, true));
+}
+
+#[test]
+fn a_runtime_that_may_not_be_asked_is_unknown_with_the_reason() {
+    let mut machine = fine();
+    machine.refused = vec!["/run/crio/crio.sock"];
+    let worse = only_worse(&machine, &all_capabilities());
+    assert_eq!((worse.name, worse.state), ("container_runtime", State::Limited));
+    assert!(worse.found.contains("CRI-O may not be asked at /run/crio/crio.sock"), "{}", worse.found);
+}
+
+#[test]
+fn a_pod_without_the_socket_of_its_runtime_is_told_to_mount_it() {
+    let mut machine = fine();
+    machine.files.insert("/var/run/secrets/kubernetes.io", String::new());
+    let worse = only_worse(&machine, &all_capabilities());
+    assert_eq!(worse.name, "container_runtime");
+    assert!(worse.advice.contains("mount"), "{}", worse.advice);
 }

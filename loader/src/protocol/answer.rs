@@ -1,6 +1,7 @@
 //! Answers of the loader.
 
 use super::codec::{Decoder, Encoder, Malformed};
+use crate::containers::{ContainerNames, NotTold};
 use crate::process::{Descriptor, Failure, FileKind, FileStat, PATH_MAX, Page, ProcessId};
 
 /// What the loader is.
@@ -95,6 +96,10 @@ pub enum Answer {
     Failed(Failure),
     /// To `Watch` and `Unwatch`: why the kernel programs did not take it.
     KernelFailed(String),
+    /// To `Container`.
+    Container(ContainerNames),
+    /// To `Container`: why not.
+    NotTold(NotTold),
 }
 
 // === impl Answer ===
@@ -152,6 +157,15 @@ impl Answer {
             }
             Self::KernelFailed(reason) => {
                 message.u8(13).text(reason);
+            }
+            Self::Container(names) => write_names(message.u8(14), names),
+            Self::NotTold(why) => {
+                let (code, reason) = match why {
+                    NotTold::NoRuntime(reason) => (1, reason),
+                    NotTold::NotFound(reason) => (2, reason),
+                    NotTold::NotNow(reason) => (3, reason),
+                };
+                message.u8(15).u8(code).text(reason);
             }
         }
         message.finish()
@@ -223,6 +237,16 @@ impl Answer {
             11 => Self::Identity(ProcessId { pid: message.u32()?, started: message.u64()? }),
             12 => Self::Failed(failure_of(message.u8()?, message.u32()? as i32)?),
             13 => Self::KernelFailed(message.text()?),
+            14 => Self::Container(read_names(&mut message)?),
+            15 => {
+                let (code, reason) = (message.u8()?, message.text()?);
+                Self::NotTold(match code {
+                    1 => NotTold::NoRuntime(reason),
+                    2 => NotTold::NotFound(reason),
+                    3 => NotTold::NotNow(reason),
+                    _ => return Err(Malformed("no such reason")),
+                })
+            }
             _ => return Err(Malformed("no such answer")),
         };
         message.end()?;
@@ -267,6 +291,26 @@ fn read_stat(message: &mut Decoder<'_>) -> Result<FileStat, Malformed> {
         changed: message.i64()?,
         mount: message.u64()?,
     })
+}
+
+fn write_names(message: &mut Encoder, names: &ContainerNames) {
+    let ContainerNames { pod, namespace, pod_uid, container, image, image_digest } = names;
+    for text in [pod, namespace, pod_uid, container, image, image_digest] {
+        message.optional_text(text.as_deref());
+    }
+}
+
+/// What the texts are not told to be is refused: a name is one at either end.
+fn read_names(message: &mut Decoder<'_>) -> Result<ContainerNames, Malformed> {
+    let names = ContainerNames {
+        pod: message.optional_text()?,
+        namespace: message.optional_text()?,
+        pod_uid: message.optional_text()?,
+        container: message.optional_text()?,
+        image: message.optional_text()?,
+        image_digest: message.optional_text()?,
+    };
+    if names.checked() == names { Ok(names) } else { Err(Malformed("a text is no name of a container")) }
 }
 
 fn failure_number(failure: Failure) -> (u8, i32) {

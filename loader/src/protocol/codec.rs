@@ -62,6 +62,14 @@ impl Encoder {
         }
     }
 
+    /// A text that may be missing.
+    pub(super) fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            None => self.u8(0),
+            Some(value) => self.u8(1).text(value),
+        }
+    }
+
     pub(super) fn finish(self) -> Vec<u8> {
         self.bytes
     }
@@ -125,6 +133,10 @@ impl<'m> Decoder<'m> {
 
     pub(super) fn optional(&mut self) -> Result<Option<u64>, Malformed> {
         if self.flag()? { Ok(Some(self.u64()?)) } else { Ok(None) }
+    }
+
+    pub(super) fn optional_text(&mut self) -> Result<Option<String>, Malformed> {
+        if self.flag()? { Ok(Some(self.text()?)) } else { Ok(None) }
     }
 
     /// A list: its length, then its items. Nothing is reserved ahead of what is there.

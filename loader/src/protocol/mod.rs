@@ -17,7 +17,7 @@ pub use codec::Malformed;
 pub use request::Request;
 
 /// Version of this protocol; both ends are one binary, so that another version means that it was replaced meanwhile.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest message, in bytes.
 pub const MESSAGE_MAX: usize = 64 * 1024;
 /// Bytes of items in one page; the rest of a message has ample room.

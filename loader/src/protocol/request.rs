@@ -1,6 +1,7 @@
 //! Questions of the agent.
 
 use super::codec::{Decoder, Encoder, Malformed};
+use crate::containers::ContainerId;
 use crate::process::{Link, PATH_MAX, ProcFile, ProcessId};
 
 /// A question of the agent. The list is closed: what is not on it is refused.
@@ -98,6 +99,11 @@ pub enum Request {
         /// Where a link leads, instead of the link.
         follow: bool,
     },
+    /// What the container runtime says of a container.
+    Container {
+        /// Which.
+        id: ContainerId,
+    },
 }
 
 // === impl Request ===
@@ -125,6 +131,7 @@ impl Request {
             Self::Stat { process, path, follow } => {
                 id(message.u8(15), *process).u8(u8::from(*follow)).bytes(path, usize::MAX)
             }
+            Self::Container { id } => message.u8(16).text(id.as_str()),
         };
         message.finish()
     }
@@ -166,6 +173,10 @@ impl Request {
                 let process = process(message)?;
                 let follow = message.flag()?;
                 Self::Stat { process, path: path(message)?, follow }
+            }
+            16 => {
+                let id = message.text()?;
+                Self::Container { id: ContainerId::parse(&id).ok_or(Malformed("no id of a container"))? }
             }
             _ => return Err(Malformed("no such request")),
         };

@@ -1,6 +1,7 @@
 //! Every message comes back as it was, and no bytes break the decoder.
 
 use super::*;
+use crate::containers::{ContainerId, ContainerNames, NotTold};
 use crate::process::{Descriptor, Failure, FileKind, FileStat, Link, PATH_MAX, Page, ProcFile, ProcessId};
 use proptest::collection::vec;
 use proptest::option;
@@ -41,6 +42,31 @@ fn request() -> impl Strategy<Value = Request> {
             path,
             follow
         }),
+        "[0-9a-f]{64}"
+            .prop_filter_map("an id", |id| ContainerId::parse(&id))
+            .prop_map(|id| Request::Container { id }),
+    ]
+}
+
+fn names() -> impl Strategy<Value = ContainerNames> {
+    let kubernetes =
+        (option::of("[a-z]([a-z0-9.-]{0,250}[a-z0-9])?"), option::of("[a-z]([a-z0-9-]{0,61}[a-z0-9])?"));
+    let rest = (option::of("[0-9a-f]{8}-[0-9a-f]{4}"), option::of("[A-Za-z0-9][a-z_.-]{0,60}"));
+    let image = (
+        option::of("[a-z]{1,9}(:[0-9]{2,4})?/[a-z/]{1,400}(:v[0-9.]{1,5})?"),
+        option::of("sha256:[0-9a-f]{64}"),
+    );
+    (kubernetes, rest, image).prop_map(|((pod, namespace), (pod_uid, container), (image, image_digest))| {
+        ContainerNames { pod, namespace, pod_uid, container, image, image_digest }
+    })
+}
+
+fn not_told() -> impl Strategy<Value = NotTold> {
+    let reason = || "[a-zü :/]{0,200}";
+    prop_oneof![
+        reason().prop_map(NotTold::NoRuntime),
+        reason().prop_map(NotTold::NotFound),
+        reason().prop_map(NotTold::NotNow),
     ]
 }
 
@@ -132,6 +158,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         process().prop_map(Answer::Identity),
         failure().prop_map(Answer::Failed),
         "[a-zü ]{0,200}".prop_map(Answer::KernelFailed),
+        names().prop_map(Answer::Container),
+        not_told().prop_map(Answer::NotTold),
     ]
 }
 
@@ -208,6 +236,29 @@ fn a_path_that_is_relative_or_holds_nul_is_refused() {
 fn pid_zero_names_nobody() {
     let message = Request::Unwatch { process: ProcessId { pid: 0, started: 1 } }.encode(1);
     assert!(Request::decode(&message).1.is_err());
+}
+
+#[test]
+fn what_is_no_id_of_a_container_is_refused() {
+    let good = Request::Container { id: ContainerId::parse(&"9f".repeat(32)).unwrap() }.encode(1);
+    assert!(Request::decode(&good).1.is_ok());
+    for place in [good.len() - 64, good.len() - 1] {
+        for byte in [b'/', b'.', b'F', b'\0', 0xff] {
+            let mut message = good.clone();
+            message[place] = byte;
+            assert!(Request::decode(&message).1.is_err(), "{byte}");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_no_name_is_no_answer() {
+    for wrong in ["../etc", "a b", "\u{202e}", &"a".repeat(700)] {
+        let names = ContainerNames { pod: Some(wrong.to_owned()), ..ContainerNames::default() };
+        assert!(Answer::decode(&Answer::Container(names).encode(1)).is_err(), "{wrong}");
+    }
+    let id = ContainerNames { image_digest: Some("9f".repeat(32)), ..ContainerNames::default() };
+    assert!(Answer::decode(&Answer::Container(id).encode(1)).is_err());
 }
 
 #[test]

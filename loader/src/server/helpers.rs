@@ -1,10 +1,8 @@
-//! Threads that may hang on a file server in place of the one that answers.
+//! Threads that may hang on a file server or a container runtime in place of the one that answers.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Threads. As many questions as this may hang.
-const HELPERS: usize = 4;
 /// Questions that wait for a thread.
 const WAITING: usize = 16;
 
@@ -19,12 +17,13 @@ pub(super) struct Helpers {
 // === impl Helpers ===
 
 impl Helpers {
-    pub(super) fn start() -> std::io::Result<Self> {
+    /// As many questions as there are `threads` may hang.
+    pub(super) fn start(name: &str, threads: usize) -> std::io::Result<Self> {
         let (jobs, queue) = sync_channel::<Job>(WAITING);
         let queue = Arc::new(Mutex::new(queue));
-        for number in 0..HELPERS {
+        for number in 0..threads {
             let queue = Arc::clone(&queue);
-            std::thread::Builder::new().name(format!("files-{number}")).spawn(move || work(&queue))?;
+            std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || work(&queue))?;
         }
         Ok(Self { jobs })
     }
@@ -51,9 +50,11 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
+    const THREADS: usize = 4;
+
     #[test]
     fn when_all_threads_hang_more_is_refused_and_afterwards_taken_again() {
-        let helpers = Helpers::start().unwrap();
+        let helpers = Helpers::start("test", THREADS).unwrap();
         let (release, hangs) = channel::<()>();
         let hangs = Arc::new(Mutex::new(hangs));
         let (begun, began) = channel();
@@ -64,7 +65,7 @@ mod tests {
                 let _ = hangs.lock().unwrap().recv();
             })
         };
-        for _ in 0..HELPERS {
+        for _ in 0..THREADS {
             assert!(helpers.run(hang()));
             began.recv().unwrap();
         }

@@ -1,11 +1,12 @@
 //! The loader's end: answers the questions of one agent after the other.
 //!
 //! It answers what is on the list of [`Request`] and refuses the rest. It writes nothing, opens nothing for writing,
-//! sends nothing elsewhere, and keeps no more than the set of watched processes. What the agent can gain through it is
-//! reading: the loader does not judge which process an agent may look at.
+//! sends nothing elsewhere but one question to the container runtime, and keeps no more than the set of watched
+//! processes. What the agent can gain through it is reading: the loader does not judge which process an agent may look at.
 //!
 //! A file server that does not answer would stop whoever asks it. Questions on files therefore go to a few helper
-//! threads; when all of them hang, the answer is [`Failure::Busy`], and everything else goes on.
+//! threads; when all of them hang, the answer is [`Failure::Busy`], and everything else goes on. A container runtime has
+//! a thread of its own, so that one which hangs takes nothing from files.
 
 #[cfg(feature = "attach")]
 mod attached;
@@ -15,6 +16,7 @@ mod kernel;
 pub use kernel::{KernelPrograms, NoKernel};
 
 use crate::channel::{self, Packet};
+use crate::containers::Runtimes;
 use crate::inspect::{self, OpenProcess};
 use crate::process::{Failure, PATH_MAX, Page, ProcessId};
 use crate::protocol::{Answer, Hello, MESSAGE_MAX, PAGE_BYTES, ProgramStatus, Request, VERSION};
@@ -28,6 +30,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const PROCESS_BYTES: usize = 12;
 /// Bytes of a program in a page, besides its texts.
 const PROGRAM_BYTES: usize = 32;
+/// Threads that ask about files.
+const FILE_HELPERS: usize = 4;
+/// Threads that ask container runtimes: these have other work, and are asked one question at a time.
+const RUNTIME_HELPERS: usize = 1;
 /// Reasons in a greeting.
 const LOST_MAX: usize = 40;
 
@@ -39,6 +45,8 @@ type Reply = (Answer, Option<OwnedFd>);
 pub struct Server {
     kernel: Mutex<Kernel>,
     helpers: Helpers,
+    runtimes: Arc<Runtimes>,
+    runtime_helpers: Helpers,
 }
 
 /// How a connection ended.
@@ -58,7 +66,18 @@ impl Server {
     /// # Errors
     /// When the helper threads cannot be started.
     pub fn new(programs: Box<dyn KernelPrograms>) -> std::io::Result<Self> {
-        Ok(Self { kernel: Mutex::new(Kernel::new(programs)), helpers: Helpers::start()? })
+        Ok(Self {
+            kernel: Mutex::new(Kernel::new(programs)),
+            helpers: Helpers::start("files", FILE_HELPERS)?,
+            runtimes: Arc::new(Runtimes::off("container runtimes are not asked")),
+            runtime_helpers: Helpers::start("runtime", RUNTIME_HELPERS)?,
+        })
+    }
+
+    /// Asks these container runtimes; without it, none.
+    #[must_use]
+    pub fn asking(self, runtimes: Runtimes) -> Self {
+        Self { runtimes: Arc::new(runtimes), ..self }
     }
 
     /// Answers until the agent closes its end, which it also does by dying.
@@ -75,9 +94,13 @@ impl Server {
                     served.answered += 1;
                     match self.answer(request) {
                         Work::Now(reply) => send(&socket, number, reply)?,
-                        Work::Later(job) => {
-                            let (to, work) = (Arc::clone(&socket), job);
-                            let sent = self.helpers.run(Box::new(move || {
+                        Work::Later(by, work) => {
+                            let to = Arc::clone(&socket);
+                            let helpers = match by {
+                                By::Files => &self.helpers,
+                                By::Runtime => &self.runtime_helpers,
+                            };
+                            let sent = helpers.run(Box::new(move || {
                                 if let Err(error) = send(&to, number, work()) {
                                     tracing::debug!(%error, "the agent is gone before its answer");
                                 }
@@ -163,6 +186,16 @@ impl Server {
                     told(open(process).and_then(|it| it.stat_path(&path, follow)).map(Answer::Stat))
                 });
             }
+            Request::Container { id } => {
+                let runtimes = Arc::clone(&self.runtimes);
+                return Work::Later(
+                    By::Runtime,
+                    Box::new(move || match runtimes.ask(&id) {
+                        Ok(names) => (Answer::Container(names), None),
+                        Err(why) => (Answer::NotTold(why), None),
+                    }),
+                );
+            }
         })
     }
 
@@ -186,12 +219,18 @@ impl Server {
 /// A reply, or what a helper has to do for it.
 enum Work {
     Now(Reply),
-    Later(Box<dyn FnOnce() -> Reply + Send>),
+    Later(By, Box<dyn FnOnce() -> Reply + Send>),
+}
+
+/// Which helpers do it.
+enum By {
+    Files,
+    Runtime,
 }
 
 impl Work {
     fn later(work: impl FnOnce() -> Reply + Send + 'static) -> Self {
-        Self::Later(Box::new(work))
+        Self::Later(By::Files, Box::new(work))
     }
 }
 

@@ -127,8 +127,16 @@ kinds! {
         fact_origins: BTreeMap<String, String>,
         /// Process ids of its tree.
         pids: Vec<String>,
-        /// Kubernetes pod.
+        /// Kubernetes pod, by its name, or by its uid where only that is known.
         pod: Option<String>,
+        /// Namespace of the pod.
+        namespace: Option<String>,
+        /// Name of the container in the pod, or its only name.
+        container: Option<String>,
+        /// Image of the container, as it was asked for: `registry/name:tag`.
+        image: Option<String>,
+        /// Digest under which the registry has that image: `sha256:…`.
+        image_digest: Option<String>,
         /// Sources that watch it: `log`, `metrics`, `kernel`, `kv-events`.
         watched_by: Vec<String>,
     }

@@ -50,7 +50,7 @@ const MAY_DEPEND: [(&str, &[&str]); 9] = [
     ("kvprov-wire", &[]),
     ("kvprov-packs", &["kvprov-model"]),
     ("kvprov-agent-common", &[]),
-    ("kvprov-loader", &["kvprov-agent-common"]),
+    ("kvprov-loader", &["kvprov-agent-common", "kvprov-wire"]),
     (
         "kvprov-agent",
         &["kvprov-model", "kvprov-packs", "kvprov-agent-common", "kvprov-loader", "kvprov-wire"],

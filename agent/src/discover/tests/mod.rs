@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at a broken premise")]
 
 mod looks;
+mod names;
 mod trees;
 
 use super::fake::FakeSystem;

@@ -56,6 +56,7 @@ fn options(data: &Path) -> Options {
         log_files: Vec::new(),
         content_key_file: None,
         annotations_file: None,
+        containers: false,
         scrape_interval: Duration::from_secs(5),
         scrape_bytes: 1 << 20,
         answers: Vec::new(),
@@ -89,6 +90,7 @@ fn worker(node: &NodeIdentity, port: u16) -> FoundWorker {
         cgroup: String::new(),
         container: None,
         pod: None,
+        names: crate::containers::ContainerNames::default(),
         unread: BTreeMap::new(),
     }
 }
