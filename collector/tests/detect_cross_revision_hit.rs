@@ -165,6 +165,18 @@ fn transfers_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
 }
 
 #[test]
+fn transfers_wait_for_the_ids_that_are_still_on_their_way() {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().weights("aa");
+    scene.worker("d0").decode().weights("bb");
+    let values = [(counter::TRANSFERS_SUCCEEDED, 3.0), (counter::PROMPT_EXTERNAL, 300.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+    assert!(scene.so_far_by(&CROSSED).is_empty());
+    scene.at("08:01:05").on("d0").tell(counted("08:01:00", &[(counter::TRANSFERS_SUCCEEDED, 0.0)]));
+    assert_eq!(scene.so_far_by(&CROSSED).len(), 1);
+}
+
+#[test]
 fn bytes_of_another_type_that_no_id_joins_are_suspected_of_the_only_prefill_worker() {
     let mut scene = Scene::new();
     scene.worker("p0").prefill().fact(fact::KV_CACHE_DTYPE, "bfloat16");

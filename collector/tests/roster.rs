@@ -275,6 +275,22 @@ fn equal_content_opened_anew_is_no_new_epoch_and_other_content_is() {
 }
 
 #[test]
+fn an_adapter_that_was_overwritten_before_it_was_read_begins_an_epoch_when_it_is_loaded_again() {
+    let epochs = |loads: &[&str]| {
+        let mut scene = Scene::new();
+        scene.worker("e0").loaded("08:00:03", "/models/ad", "22");
+        for load in loads {
+            scene.at(load).on("e0").tell(adapter_loaded("ad", "/models/ad"));
+        }
+        roster(&scene).get(&WorkerId::from("e0")).unwrap().epochs()
+    };
+    assert_eq!(epochs(&["08:00:01", "08:00:03"]), [(clock("08:00:03"), "adapter".to_owned())]);
+    assert!(epochs(&[]).is_empty());
+    assert!(epochs(&["08:00:03", "08:00:04"]).is_empty(), "one load that two sources tell");
+    assert!(epochs(&["08:00:01"]).is_empty(), "a load whose content was read later");
+}
+
+#[test]
 fn a_worker_that_only_speaks_is_no_member_yet() {
     let mut scene = Scene::new();
     scene.worker("p0").prefill();

@@ -1,7 +1,7 @@
 //! The roster: every worker with what is known of it, merged field by field from observations in any order.
 
 use super::timeline::Timeline;
-use kvprov_model::clock::WallTime;
+use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::fact;
 use kvprov_model::factor::{Factor, FactorState, Factors};
 use kvprov_model::id::{NodeId, WorkerId};
@@ -9,7 +9,10 @@ use kvprov_model::observation::{AdminClass, Body, Envelope, Observation, Outcome
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after its end a worker may be spoken of as if it ran.
-const END_SLACK: i64 = kvprov_model::clock::SECOND;
+const END_SLACK: i64 = SECOND;
+
+/// How long the load of an adapter may take.
+const LOAD: i64 = 60 * SECOND;
 
 /// One worker.
 #[derive(Debug, Clone)]
@@ -68,6 +71,8 @@ pub struct Member {
     adapters: BTreeMap<String, Timeline<Factor>>,
     /// Where the files of each adapter are, by the name that requests use, over time.
     directories: BTreeMap<String, Timeline<String>>,
+    /// When an engine said that it loaded an adapter, by the directory of its files.
+    adapter_loads: BTreeMap<String, BTreeSet<WallTime>>,
     /// The file or call that shows a factor, by factor, adapter and the time from which it holds.
     origins: BTreeMap<(String, Option<String>, Option<WallTime>), String>,
 }
@@ -137,6 +142,7 @@ impl Roster {
                 reasons: BTreeMap::new(),
                 adapters: BTreeMap::new(),
                 directories: BTreeMap::new(),
+                adapter_loads: BTreeMap::new(),
                 origins: BTreeMap::new(),
             });
             member.take(observation);
@@ -266,6 +272,8 @@ impl Member {
                 let listed = worker.facts.get(fact::ADAPTERS_LOADED);
                 for (name, directory) in listed.into_iter().flat_map(|text| named(text)) {
                     self.place_adapter(name, directory, wall);
+                    let loads = self.adapter_loads.entry(directory_of(directory).to_owned()).or_default();
+                    loads.extend(wall);
                 }
                 self.pids.extend(worker.pids.iter().cloned());
                 self.settings
@@ -547,7 +555,21 @@ impl Member {
 
     /// Times at which an epoch of the worker began behind another, with the name of the factor that ended the one before.
     pub fn epochs(&self) -> Vec<(WallTime, String)> {
-        self.of_timelines(Timeline::epochs)
+        let mut epochs = self.of_timelines(Timeline::epochs);
+        // What was loaded first was overwritten before it could be read: what it was is not known, that it is over is.
+        let again = self.adapters.iter().filter_map(|(directory, timeline)| {
+            let known = timeline.known_from()?;
+            let loads = self.adapter_loads.get(directory)?;
+            // An engine's clock has whole seconds, and its line follows the load.
+            let about = known.plus(-SECOND)..known.plus(LOAD);
+            let twice = loads.range(..=about.start).next().is_some()
+                && loads.iter().any(|load| about.start < *load && *load < about.end);
+            twice.then(|| (known, "adapter".to_owned()))
+        });
+        epochs.extend(again.collect::<Vec<_>>());
+        epochs.sort();
+        epochs.dedup();
+        epochs
     }
 
     /// Times that each semantic factor tells, in order, with the factor's name.

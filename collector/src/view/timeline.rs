@@ -97,6 +97,11 @@ impl<T: Held> Timeline<T> {
         changes
     }
 
+    /// From when the first value is known; `None`: from the beginning, or none is.
+    pub fn known_from(&self) -> Option<WallTime> {
+        self.from.iter().find(|(_, value)| value.is_known()).and_then(|(time, _)| *time)
+    }
+
     /// The times at which another epoch began: the value changed, was no longer known, or was known again. That it was not
     /// known at first is no beginning.
     pub fn epochs(&self) -> Vec<WallTime> {

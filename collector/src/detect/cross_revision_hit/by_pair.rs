@@ -5,13 +5,16 @@ use crate::detect::adapter_used::{self, Served, Used};
 use crate::detect::draft::Draft;
 use crate::detect::unarrived;
 use crate::view::{Member, View};
-use kvprov_model::clock::WallTime;
+use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::counter;
 use kvprov_model::factor::{Comparison, Factors};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// How long after a transfer was counted the ids of its request may be told.
+const TOLD_WITHIN: i64 = 2 * SECOND;
 
 /// A request that went over a pair.
 struct Crossing<'v> {
@@ -212,12 +215,19 @@ fn unjoined(
     let subject = format!("{} -> {}", prefiller.id, decoder.id);
     let mut draft = Draft::new(Detector::CrossRevisionHit, cause.clone(), Confidence::Suspected, subject);
     draft.worker(decoder.id.as_str()).worker(prefiller.id.as_str());
+    let mut first = None;
     for interval in view.intervals(&decoder.id).iter() {
         let transfers = interval.increase(counter::TRANSFERS_SUCCEEDED);
         let tokens = interval.increase(counter::PROMPT_EXTERNAL);
         if transfers > 0.0 || tokens > 0.0 {
             draft.proof(&interval.observation).events(transfers as u64).tokens(tokens);
+            first = first.or(interval.observation.envelope.wall);
         }
+    }
+    // Counters are read at once; what a router and the engines say of the same requests may still be on its way.
+    let told = first.map(|first| first.plus(TOLD_WITHIN));
+    if first.is_some() && !view.heard(view.witnesses(&decoder.id, &BTreeSet::new()), told).is_settled() {
+        return None;
     }
     draft.unknown("which requests: no id joins the two sides");
     (!draft.is_empty()).then_some(((cause, prefiller.id.clone()), (draft, what)))
