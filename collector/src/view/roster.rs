@@ -272,8 +272,6 @@ impl Member {
                 let listed = worker.facts.get(fact::ADAPTERS_LOADED);
                 for (name, directory) in listed.into_iter().flat_map(|text| named(text)) {
                     self.place_adapter(name, directory, wall);
-                    let loads = self.adapter_loads.entry(directory_of(directory).to_owned()).or_default();
-                    loads.extend(wall);
                 }
                 self.pids.extend(worker.pids.iter().cloned());
                 self.settings
@@ -317,6 +315,8 @@ impl Member {
                     call.class == Some(AdminClass::LoraLoad) && call.outcome != Some(Outcome::Failed);
                 for (name, directory) in call.names.iter().zip(&call.paths).filter(|_| loaded) {
                     self.place_adapter(name, directory, wall);
+                    let loads = self.adapter_loads.entry(directory_of(directory).to_owned()).or_default();
+                    loads.extend(wall);
                 }
             }
             _ => {}
