@@ -32,12 +32,8 @@ const REAL: &str = "evidence";
 
 /// What an engine prints again and again while it serves, by what stands in the line, and how often in an hour: a request a
 /// second, a line of throughput and one of transfers every ten seconds (`VLLM_LOG_STATS_INTERVAL`), a scrape every fifteen.
-const AN_HOUR: [(&[u8], usize); 4] = [
-    (b"/v1/completions ", 3600),
-    (b"Avg prompt ", 360),
-    (b"KV Transfer ", 360),
-    (b"GET /metrics ", 240),
-];
+const AN_HOUR: [(&[u8], usize); 4] =
+    [(b"/v1/completions ", 3600), (b"Avg prompt ", 360), (b"KV Transfer ", 360), (b"GET /metrics ", 240)];
 
 /// Measures and prints.
 pub(super) fn run() -> Result<Vec<Figure>> {
