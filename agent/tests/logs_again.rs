@@ -2,7 +2,7 @@
 
 use kvprov_agent::logs::{LineCounts, LogOptions, LogReader};
 use kvprov_agent::source::SourceContext;
-use kvprov_model::observation::Observation;
+use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
 use proptest::prelude::*;
 use std::fmt::Write as _;
@@ -71,6 +71,26 @@ proptest! {
         let text = text(&picks);
         prop_assert_eq!(read(&text, chunk, false), read(&text, chunk, true));
     }
+}
+
+#[test]
+fn of_statements_that_fold_each_counts_its_own_keys() {
+    let line = |keys: usize| {
+        format!(
+            "(EngineCore pid=7) WARNING 11-29 15:41:01 [manager.py:1] Request 8: cannot store {keys} blocks\n"
+        )
+    };
+    let text = line(1).repeat(999) + &line(1000);
+    let refused = |text: &str| -> i64 {
+        let (seen, _) = read(text, 4096, false);
+        let keys = seen.iter().filter_map(|one| match &one.body {
+            Body::Store(store) => Some(store.keys.unwrap_or(1) * store.times.unwrap_or(1)),
+            _ => None,
+        });
+        keys.sum()
+    };
+    assert_eq!(refused(&text), 1999);
+    assert_eq!(refused(&(line(1000) + &line(1).repeat(999))), 1999);
 }
 
 #[test]

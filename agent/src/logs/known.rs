@@ -11,8 +11,9 @@ use kvprov_model::observation::{Body, Worker};
 use kvprov_model::value::Value;
 use kvprov_packs::Match;
 
-/// Attributes that say whom or what a statement concerns.
-const CONCERNED: [&str; 6] = ["request_id", "request_ids", "transfer_id", "peer", "remote_engine_id", "key"];
+/// Attributes that say whom or what a statement concerns, and of how many keys each time: what folds counts that many times.
+const CONCERNED: [&str; 7] =
+    ["request_id", "request_ids", "transfer_id", "peer", "remote_engine_id", "key", "keys"];
 
 // === impl Interpreter ===
 
@@ -103,6 +104,7 @@ fn fold_key(template: &str, body: &Body) -> String {
     for value in values.iter().flatten() {
         match value {
             Value::Str(id) => add(id),
+            Value::Int(count) => add(&count.to_string()),
             Value::List(ids) => {
                 for id in ids {
                     if let Value::Str(id) = id {
