@@ -80,3 +80,34 @@ impl Names for Packs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    #[test]
+    fn files_of_a_snapshot_of_a_hub_are_of_a_model_and_no_artifacts() {
+        let files = [
+            ("model.safetensors", "weights"),
+            ("model-00001-of-00002.safetensors", "weights"),
+            ("model.safetensors.index.json", "weights"),
+            ("pytorch_model.bin", "weights"),
+            ("adapter_model.safetensors", "adapter"),
+            ("config.json", "config"),
+            ("tokenizer.json", "tokenizer"),
+        ];
+        for (file, factor) in files {
+            let path = format!("/cache/hub/models--org--m/snapshots/{COMMIT}/{file}");
+            let role = Packs::builtin().role(&path);
+            assert!(matches!(&role, FileRole::Model(model) if model.factor == factor), "{path}: {role:?}");
+        }
+    }
+
+    #[test]
+    fn layers_in_a_folder_of_a_hash_are_artifacts() {
+        let path = format!("/mnt/kv/{}/model.layers.0.self_attn.attn.safetensors", "0a".repeat(16));
+        assert!(matches!(Packs::builtin().role(&path), FileRole::Artifact(_)));
+    }
+}
