@@ -38,7 +38,7 @@ fn main() {
     let packs = Packs::builtin();
     let matcher = packs.matcher();
     if arguments.iter().any(|argument| argument == "--anchors") {
-        matcher.anchors().iter().for_each(|anchor| println!("{anchor}"));
+        matcher.telling_anchors().for_each(|anchor| println!("{anchor}"));
         return;
     }
     let mut logs = Vec::new();

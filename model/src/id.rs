@@ -58,7 +58,7 @@ text_id! {
 /// `chatcmpl-`) and suffix (`-0`, `-0-<8 hex>`, `-<8 hex>`).
 ///
 /// Source: vLLM builds `<prefix><X-Request-Id>`, adds the prompt index for completions, and from 0.14 a random
-/// suffix of 8 hex digits that differs between prefill and decode.
+/// suffix of 8 hex digits that differs between prefill and decode. Dynamo hands it a bare UUID, which gets that suffix too.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestStem(pub String);
@@ -126,10 +126,11 @@ impl RequestStem {
                 // Only what an engine prefixed also got the engine's suffixes.
                 stem = strip_random_suffix(stem);
                 stem = stem.strip_suffix("-0").filter(|rest| !rest.is_empty()).unwrap_or(stem);
-                break;
+                return Self(stem.to_owned());
             }
         }
-        Self(stem.to_owned())
+        let without = strip_random_suffix(stem);
+        Self(if is_uuid(without) { without } else { stem }.to_owned())
     }
 
     /// The text of the stem.
@@ -153,9 +154,33 @@ fn strip_random_suffix(id: &str) -> &str {
     }
 }
 
+/// 32 hex digits, in groups of 8, 4, 4, 4 and 12 or together.
+fn is_uuid(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match text.len() {
+        32 => is_hex(text),
+        36 => text.split('-').map(str::len).eq([8, 4, 4, 4, 12]) && text.split('-').all(is_hex),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_uuid_has_no_suffix_and_one_with_a_suffix_has() {
+        let uuid = "5f0b6c3e-2f9f-4a7e-9f67-0c8f0a4b9d21";
+        let of = |printed: &str| RequestStem::of(printed).0;
+        assert_eq!(of(uuid), uuid);
+        assert_eq!(of(&format!("{uuid}-7a11c0de")), uuid);
+        assert_eq!(of("0123456789abcdef0123456789abcdef-7a11c0de"), "0123456789abcdef0123456789abcdef");
+        for other in
+            ["job-7a11c0de", "5f0b6c3e-7a11c0de", &format!("{uuid}-7A11C0DE"), &format!("{uuid}-7a11c0d")]
+        {
+            assert_eq!(of(other), other);
+        }
+    }
 
     #[test]
     fn both_legs_of_a_request_share_a_stem() {

@@ -126,9 +126,11 @@ fn take_map<T>(value: Value, read: impl Fn(&Value) -> Option<T>) -> Result<BTree
     if pairs.is_empty() || !sorted {
         return Err(Value::Map(pairs));
     }
-    let read_all: Option<BTreeMap<String, T>> =
-        pairs.iter().map(|(key, value)| Some((key.clone(), read(value)?))).collect();
-    read_all.ok_or(Value::Map(pairs))
+    let values: Option<Vec<T>> = pairs.iter().map(|(_, value)| read(value)).collect();
+    match values {
+        Some(values) => Ok(pairs.into_iter().map(|(key, _)| key).zip(values).collect()),
+        None => Err(Value::Map(pairs)),
+    }
 }
 
 impl Field for BTreeMap<String, String> {

@@ -2,7 +2,9 @@
 //!
 //! An anchor is one to four neighbouring words of a template's literal text. A good one is rare in logs, so that
 //! most lines are rejected by the automaton alone, and shared by many templates, so that the automaton stays small.
-//! Rarity is judged by a list of common words (`common_words.txt`, counted over recorded logs).
+//! Rarity is judged by a list of common words (`common_words.txt`, counted over recorded logs). Templates that say
+//! something come first and keep away from the words of those without meaning, so that a search for the former alone
+//! passes over lines of the latter.
 //!
 //! Invariant: every template has an anchor that any complete print of its text contains. Quotes, backslashes and
 //! bytes outside ASCII stand in no anchor, because wrappers escape them.
@@ -10,8 +12,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-/// Shortest anchor, in bytes.
-pub(crate) const MIN_LEN: usize = 6;
+/// Shortest anchor where the text has one as long, in bytes: the longer all are, the faster the search.
+pub(crate) const MIN_LEN: usize = 8;
+/// Shortest anchor of a text that has no longer one, in bytes.
+const SHORTEST: usize = 6;
 /// Longest anchor, in bytes.
 const MAX_LEN: usize = 64;
 /// Most words of an anchor.
@@ -26,31 +30,64 @@ pub(crate) const COMMON: &str = include_str!("common_words.txt");
 pub(crate) struct Offer<'t> {
     pub(crate) literals: Vec<&'t str>,
     pub(crate) may_wrap: bool,
+    /// A line of it means nothing.
+    pub(crate) is_silent: bool,
 }
 
 /// Anchors and, by offer, the number of its anchor; `None` for an offer without a usable literal.
 pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
     let ranks: HashMap<&str, usize> =
         COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
-    let candidates: Vec<BTreeMap<String, u32>> =
+    let mut candidates: Vec<BTreeMap<String, u32>> =
         offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
+    let (silent, telling): (Vec<usize>, Vec<usize>) =
+        (0..offers.len()).partition(|offer| offers[*offer].is_silent);
+    let without_meaning: Vec<&str> =
+        silent.iter().flat_map(|offer| offers[*offer].literals.iter().copied()).collect();
+    for offer in &telling {
+        keep_away(&mut candidates[*offer], &without_meaning);
+    }
+    let mut anchors = Vec::new();
+    let mut chosen = vec![None; offers.len()];
+    cover(&candidates, &telling, &mut anchors, &mut chosen);
+    // An anchor of theirs that stands in a line without meaning anyway serves it too.
+    for offer in &silent {
+        chosen[*offer] = anchors.iter().position(|anchor| candidates[*offer].contains_key(anchor));
+    }
+    cover(&candidates, &silent, &mut anchors, &mut chosen);
+    (anchors, chosen)
+}
 
+/// Drops candidates that stand in other texts, as long as a good one is left.
+fn keep_away(candidates: &mut BTreeMap<String, u32>, texts: &[&str]) {
+    let stands = |anchor: &str| texts.iter().any(|text| text.contains(anchor));
+    let good_and_own = |(anchor, rarity): (&String, &u32)| *rarity >= GOOD && !stands(anchor);
+    if candidates.iter().any(good_and_own) {
+        candidates.retain(|anchor, _| !stands(anchor));
+    }
+}
+
+/// Chooses anchors for those of some offers that have none: a greedy cover, in which the anchor comes first that speaks
+/// for most of them.
+fn cover(
+    candidates: &[BTreeMap<String, u32>],
+    offers: &[usize],
+    anchors: &mut Vec<String>,
+    chosen: &mut [Option<usize>],
+) {
     // Who could use which anchor.
     let mut users: HashMap<&str, (u32, Vec<usize>)> = HashMap::new();
-    for (offer, of_offer) in candidates.iter().enumerate() {
-        for (text, rarity) in usable(of_offer) {
+    for offer in offers.iter().copied().filter(|offer| chosen[*offer].is_none()) {
+        for (text, rarity) in usable(&candidates[offer]) {
             users.entry(text).or_insert((rarity, Vec::new())).1.push(offer);
         }
     }
-    // Greedy cover: the anchor that speaks for most of those without one; of equals the clearly rarer, then the
-    // shorter, then by text, so that the choice does not hang on the order of a map. A count in the heap may be too
-    // high, never too low: it is put right when it comes up.
+    // Of equals the clearly rarer, then the shorter, then by text, so that the choice does not hang on the order of a
+    // map. A count in the heap may be too high, never too low: it is put right when it comes up.
     let mut heap: BinaryHeap<(usize, u32, Reverse<usize>, &str)> = users
         .iter()
         .map(|(text, (rarity, open))| (open.len(), *rarity / 4, Reverse(text.len()), *text))
         .collect();
-    let mut anchors = Vec::new();
-    let mut chosen = vec![None; offers.len()];
     while let Some((count, rarity, length, text)) = heap.pop() {
         let Some((_, of_text)) = users.get(text) else { continue };
         let open = of_text.iter().filter(|offer| chosen[**offer].is_none()).count();
@@ -68,7 +105,6 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
         }
         anchors.push(text.to_owned());
     }
-    (anchors, chosen)
 }
 
 /// Whether the template can be found by some anchor.
@@ -125,9 +161,9 @@ fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mu
         let mut rarity = 0;
         for (_, end, word) in words[begin..].iter().take(MAX_WORDS) {
             rarity += rarity_of(word, ranks);
-            let text = &piece[words[begin].0..*end];
+            let text = widened(piece, words[begin].0, *end, one_word);
             // A run of blanks may be printed longer than the text has it.
-            let wraps = one_word && text.contains(' ');
+            let wraps = one_word && text.trim().contains(' ');
             if text.len() > MAX_LEN || wraps || text.contains("  ") {
                 break;
             }
@@ -138,6 +174,25 @@ fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mu
     }
 }
 
+/// A run of words, with so much of what stands beside it that it is long enough. A blank may be printed as several, so
+/// that it stands at an end or nowhere.
+fn widened(piece: &str, mut begin: usize, mut end: usize, may_wrap: bool) -> &str {
+    let bytes = piece.as_bytes();
+    while end - begin < MIN_LEN {
+        let is_beside = |at: usize| {
+            bytes.get(at).is_some_and(|byte| !byte.is_ascii_alphanumeric() && !(may_wrap && *byte == b' '))
+        };
+        if is_beside(end) && bytes[end - 1] != b' ' {
+            end += 1;
+        } else if begin > 0 && is_beside(begin - 1) && bytes[begin] != b' ' {
+            begin -= 1;
+        } else {
+            break;
+        }
+    }
+    &piece[begin..end]
+}
+
 /// The pieces as they are, punctuation and blanks included, for a text whose words are too short.
 fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
     let pieces = offer.literals.iter().flat_map(|literal| {
@@ -146,9 +201,9 @@ fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for piece in pieces {
         let trimmed = piece.trim();
-        if (MIN_LEN..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
+        if (SHORTEST..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
             found.insert(trimmed.to_owned(), 2);
-        } else if (MIN_LEN..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
+        } else if (SHORTEST..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
             // Blanks that must be printed as they stand, as in a banner.
             found.insert(piece.to_owned(), 1);
         }
@@ -199,7 +254,26 @@ mod tests {
     use super::*;
 
     fn offer(literal: &str) -> Offer<'_> {
-        Offer { literals: vec![literal], may_wrap: false }
+        Offer { literals: vec![literal], may_wrap: false, is_silent: false }
+    }
+
+    #[test]
+    fn what_means_nothing_shares_no_anchor_with_what_does() {
+        let silent = Offer { is_silent: true, ..offer("zz_grobble of the quux_blob done") };
+        let offers = [silent, offer("zz_grobble of a mumble_frotz"), offer("zz_grobble of the foo_barr")];
+        let (anchors, chosen) = choose(&offers);
+        for telling in &chosen[1..] {
+            assert!(!offers[0].literals[0].contains(&anchors[telling.unwrap_or(9)]), "{anchors:?}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_found_by_its_only_words_too() {
+        let silent = Offer { is_silent: true, ..offer("zz_grobble") };
+        assert_eq!(
+            choose(&[silent, offer("zz_grobble: {")]),
+            (vec!["zz_grobble".to_owned()], vec![Some(0); 2])
+        );
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use key::{KeyGrammars, SplitKey, WeightsFile};
 pub use listing::PackSummary;
 pub use load::Packs;
 pub use matched::Match;
-pub use matcher::{Matcher, Room, Sight, Speaker};
+pub use matcher::{Matcher, Reach, Room, Sight, Speaker};
 pub use metric::{Meaning, MetricTable, MetricType};
 pub use process::{ProcessPlace, ProcessSettings, ProcessSignature, ProcessTable};
 pub use span::{SpanSignature, SpanTable};

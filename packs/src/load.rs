@@ -98,6 +98,11 @@ impl Packs {
         &self.metrics
     }
 
+    /// Whether lines of an engine are known by its name.
+    pub fn knows_engine(&self, engine: &str) -> bool {
+        self.templates.iter().any(|template| template.engine == engine)
+    }
+
     /// Spans that tell of requests.
     pub fn spans(&self) -> &SpanTable {
         &self.spans

@@ -55,7 +55,7 @@ impl Match<'_> {
 
     /// The words: the template's text with the values of kept placeholders, at most 300 bytes.
     pub fn says(&self) -> String {
-        let mut words = String::new();
+        let mut words = String::with_capacity(self.template.text.len().min(MAX_SAYS));
         let mut captured = self.captured.iter();
         for segment in &self.template.segments {
             match segment {
@@ -64,6 +64,7 @@ impl Match<'_> {
                     Some(Some(Captured::Map(map))) => {
                         words.push_str(&self.shown_map(map, &placeholder.slot.target));
                     }
+                    Some(Some(Captured::Text(text))) => words.push_str(text),
                     Some(Some(value)) => words.push_str(&shown(value)),
                     _ => words.push('…'),
                 },

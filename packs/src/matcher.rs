@@ -39,6 +39,16 @@ pub struct Speaker<'a> {
     pub version: Option<&'a Version>,
 }
 
+/// How far the first stage reaches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// To lines that may say something.
+    #[default]
+    Telling,
+    /// To every line that a template knows, those without meaning too.
+    Every,
+}
+
 /// Matches messages. Cheap to share behind a reference; all methods take `&self`.
 #[derive(Debug)]
 pub struct Matcher {
@@ -46,6 +56,10 @@ pub struct Matcher {
     user_text: Vec<Opening>,
     anchors: Vec<String>,
     scanner: Scanner,
+    /// The same for the anchors that speak for a line which says something.
+    telling: Scanner,
+    /// By anchor: whether it speaks for such a line.
+    tells: Vec<bool>,
     templates: Vec<Entry>,
     /// By anchor: templates for which it speaks, the longest text first.
     speaks_for: Vec<Vec<usize>>,
@@ -157,11 +171,17 @@ impl Matcher {
                 speaks_for[*anchor].push(template);
             }
         }
-        for signature in &json {
-            let anchor = signature.anchor();
-            if !anchor.is_empty() && !anchors.contains(&anchor) {
-                anchors.push(anchor);
-                speaks_for.push(Vec::new());
+        let says_something =
+            |of_anchor: &Vec<usize>| of_anchor.iter().any(|index| !templates[*index].is_silent());
+        let mut tells: Vec<bool> = speaks_for.iter().map(says_something).collect();
+        for anchor in json.iter().map(|signature| signature.anchor()).filter(|anchor| !anchor.is_empty()) {
+            match anchors.iter().position(|known| *known == anchor) {
+                Some(known) => tells[known] = true,
+                None => {
+                    anchors.push(anchor);
+                    speaks_for.push(Vec::new());
+                    tells.push(true);
+                }
             }
         }
         for of_anchor in &mut speaks_for {
@@ -178,7 +198,9 @@ impl Matcher {
         let user_text = user_text.map(|template| Opening::of(&template.text)).collect();
         Self {
             user_text,
-            scanner: Scanner::new(&anchors),
+            scanner: Scanner::new(&anchors, |_| true),
+            telling: Scanner::new(&anchors, |anchor| tells[anchor]),
+            tells,
             anchors,
             templates: templates.into_iter().map(entry).collect(),
             speaks_for,
@@ -196,6 +218,11 @@ impl Matcher {
         &self.anchors
     }
 
+    /// Those that speak for a line which says something.
+    pub fn telling_anchors(&self) -> impl Iterator<Item = &str> {
+        self.anchors.iter().zip(&self.tells).filter(|(_, tells)| **tells).map(|(anchor, _)| anchor.as_str())
+    }
+
     /// Whether raw bytes (a line with its prefix, or many lines) may hold a message that a template knows. Allocates
     /// nothing.
     pub fn may_matter(&self, bytes: &[u8]) -> bool {
@@ -207,9 +234,13 @@ impl Matcher {
         self.scanner.find(haystack, from)
     }
 
-    /// The same as [`Self::next_candidate`] without [`Self::short_anchors`], which cost a search of their own.
-    pub fn next_long_candidate(&self, haystack: &[u8], from: usize) -> Option<usize> {
-        self.scanner.find_long(haystack, from)
+    /// The same as [`Self::next_candidate`] without [`Self::short_anchors`], which cost a search of their own, and as far
+    /// as a search reaches.
+    pub fn next_long_candidate(&self, haystack: &[u8], from: usize, reach: Reach) -> Option<usize> {
+        match reach {
+            Reach::Telling => self.telling.find_long(haystack, from),
+            Reach::Every => self.scanner.find_long(haystack, from),
+        }
     }
 
     /// Anchors too short for the search for the others: keys of JSON lines.
@@ -273,13 +304,9 @@ impl Matcher {
     }
 
     /// Whether the message may be the begin of one that runs on over following bare lines: an anchor of a
-    /// `multiline` template stands in it.
-    pub fn may_continue(&self, message: &str) -> bool {
-        let mut may = false;
-        self.scanner.each(self.bounded(message).as_bytes(), |anchor| {
-            may = may || self.runs_on[anchor];
-        });
-        may
+    /// `multiline` template stands in it. `room` is that of the message's [`Self::sight`].
+    pub fn may_continue(&self, room: &Room) -> bool {
+        room.anchors.iter().any(|anchor| self.runs_on[*anchor])
     }
 
     /// What a line that is a JSON object says. Of several entries that fit, the one with most conditions.
@@ -392,5 +419,6 @@ pub(crate) fn offer_of(template: &Template) -> Offer<'_> {
             })
             .collect(),
         may_wrap: template.multiline,
+        is_silent: template.is_silent(),
     }
 }

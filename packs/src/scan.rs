@@ -2,7 +2,7 @@
 //!
 //! Wu and Manber's search: a window as long as the shortest anchor slides over the text; a table says by the last
 //! three bytes of the window how far it may move on without missing an anchor. Over logs that hold no anchor it looks
-//! at about every fourth byte, where an automaton looks at each, and its table stays in the first cache. Of each
+//! at about every fifth byte, where an automaton looks at each, and its table stays in the first cache. Of each
 //! anchor the window covers the part that shares least with common words. Anchors shorter than a window (keys of JSON
 //! lines) are few and searched beside it.
 //!
@@ -11,6 +11,7 @@
 
 use crate::anchor::{COMMON, MIN_LEN};
 use aho_corasick::{AhoCorasick, Input};
+use memchr::memmem::Finder;
 
 /// Bytes that index the table.
 const BLOCK: usize = 3;
@@ -31,6 +32,8 @@ pub(crate) struct Scanner {
     /// Anchors sorted by index.
     order: Vec<Windowed>,
     short: Option<AhoCorasick>,
+    /// The short ones one by one, each with its place in the list of anchors.
+    each_short: Vec<(Finder<'static>, usize)>,
 }
 
 /// An anchor and where the window lies over it.
@@ -46,11 +49,13 @@ struct Windowed {
 }
 
 impl Scanner {
-    pub(crate) fn new(anchors: &[String]) -> Self {
+    /// A search for those of a list of anchors that are wanted.
+    pub(crate) fn new(anchors: &[String], is_wanted: impl Fn(usize) -> bool) -> Self {
         let mut moves = Box::new([FAR; ENTRIES]);
         let common = common_blocks();
         let mut order = Vec::with_capacity(anchors.len());
-        for (number, anchor) in anchors.iter().enumerate().filter(|(_, anchor)| !is_short(anchor)) {
+        let wanted = || anchors.iter().enumerate().filter(|(number, _)| is_wanted(*number));
+        for (number, anchor) in wanted().filter(|(_, anchor)| !is_short(anchor)) {
             let text = anchor.as_bytes();
             let offset = rarest_window(text, &common);
             let Some(window) = text[offset..].first_chunk::<MIN_LEN>() else { continue };
@@ -69,9 +74,17 @@ impl Scanner {
         for index in 0..ENTRIES {
             starts[index + 1] += starts[index];
         }
-        let short: Vec<&String> = anchors.iter().filter(|anchor| is_short(anchor)).collect();
-        let short = if short.is_empty() { None } else { AhoCorasick::new(short).ok() };
-        Self { moves, starts, order, short }
+        let short: Vec<(usize, &String)> = wanted().filter(|(_, anchor)| is_short(anchor)).collect();
+        let each_short = short
+            .iter()
+            .map(|(number, anchor)| (Finder::new(anchor.as_bytes()).into_owned(), *number))
+            .collect();
+        let short = if short.is_empty() {
+            None
+        } else {
+            AhoCorasick::new(short.iter().map(|(_, anchor)| anchor)).ok()
+        };
+        Self { moves, starts, order, short, each_short }
     }
 
     /// Where an anchor begins that begins at or after `from`; it lies in the first line that holds one.
@@ -101,7 +114,7 @@ impl Scanner {
         None
     }
 
-    /// Calls `hit` with the number of every anchor that stands somewhere, as often as it does; not of short ones.
+    /// Calls `hit` with the number of every anchor that stands somewhere, at least once.
     pub(crate) fn each(&self, haystack: &[u8], mut hit: impl FnMut(usize)) {
         let mut at = 0;
         while let Some((place, window)) = self.next_window(haystack, &mut at) {
@@ -111,6 +124,11 @@ impl Scanner {
                 }
             }
         }
+        for (finder, number) in &self.each_short {
+            if finder.find(haystack).is_some() {
+                hit(*number);
+            }
+        }
     }
 
     /// The next window at or after `at` that may be one of an anchor, and its place; `at` moves behind it.
@@ -118,7 +136,7 @@ impl Scanner {
     fn next_window<'h>(&self, haystack: &'h [u8], at: &mut usize) -> Option<(usize, &'h [u8; MIN_LEN])> {
         let mut begin = *at;
         while let Some(window) = haystack.get(begin..).and_then(<[u8]>::first_chunk::<MIN_LEN>) {
-            let [_, _, _, a, b, c] = *window;
+            let [.., a, b, c] = *window;
             let step = self.moves[index(a, b, c)];
             if step == 0 {
                 *at = begin + 1;
@@ -202,11 +220,11 @@ mod tests {
     proptest! {
         #[test]
         fn an_anchor_is_found_where_a_plain_search_finds_it(
-            anchors in proptest::collection::vec("[ab]{4,9}", 1..6),
+            anchors in proptest::collection::vec("[ab]{4,10}", 1..6),
             haystack in "[abc]{0,60}",
             from in 0_usize..60,
         ) {
-            let scanner = Scanner::new(&anchors);
+            let scanner = Scanner::new(&anchors, |_| true);
             let from = from.min(haystack.len());
             let plain = places(&anchors, haystack.as_bytes(), from);
             match scanner.find(haystack.as_bytes(), from) {
@@ -217,11 +235,11 @@ mod tests {
 
         #[test]
         fn every_anchor_that_stands_somewhere_is_told(
-            anchors in proptest::collection::vec("[ab]{6,9}", 1..6),
+            anchors in proptest::collection::vec("[ab]{6,10}", 1..6),
             haystack in "[abc]{0,60}",
         ) {
             let mut told = BTreeSet::new();
-            Scanner::new(&anchors).each(haystack.as_bytes(), |number| { told.insert(number); });
+            Scanner::new(&anchors, |_| true).each(haystack.as_bytes(), |number| { told.insert(number); });
             let plain: BTreeSet<usize> =
                 places(&anchors, haystack.as_bytes(), 0).into_iter().map(|(_, number)| number).collect();
             prop_assert_eq!(told, plain);
@@ -230,12 +248,12 @@ mod tests {
 
     #[test]
     fn without_anchors_nothing_is_found() {
-        assert_eq!(Scanner::new(&[]).find(b"anything at all", 0), None);
+        assert_eq!(Scanner::new(&[], |_| true).find(b"anything at all", 0), None);
     }
 
     #[test]
     fn a_later_begin_hides_an_earlier_anchor() {
-        let scanner = Scanner::new(&["quux_pull".to_owned()]);
+        let scanner = Scanner::new(&["quux_pull".to_owned()], |_| true);
         assert!(scanner.find(b"the quux_pull of", 4).is_some());
         assert_eq!(scanner.find(b"the quux_pull of", 5), None);
         assert_eq!(scanner.find(b"", 7), None);

@@ -54,6 +54,8 @@ pub(crate) struct RawTemplate {
     pub(crate) at_start: bool,
     #[serde(default)]
     pub(crate) user_text: bool,
+    #[serde(default)]
+    pub(crate) common: bool,
     pub(crate) since: Option<Spanned<String>>,
     pub(crate) until: Option<Spanned<String>>,
     pub(crate) level: Option<Spanned<String>>,

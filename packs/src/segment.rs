@@ -279,7 +279,7 @@ impl<'a> Search<'a> {
             }
             Extent::Grows if is_last => self.take((at, end_of_message), index, literal_len),
             Extent::Grows => {
-                let found = self.try_ends(index, at, at..=end_of_message, literal_len);
+                let found = self.try_growing(index, at, literal_len);
                 // Free text that reaches the end is a cut only when most of the template was there before it; else
                 // it is another message that begins alike.
                 if found.is_none() && literal_len * 3 >= self.template.literal_len * 2 {
@@ -297,8 +297,7 @@ impl<'a> Search<'a> {
         ends: impl Iterator<Item = usize>,
         literal_len: usize,
     ) -> Option<usize> {
-        let Some(Segment::Literal(next)) = self.template.segments.get(index + 1) else { return None };
-        let first = *next.as_bytes().first()?;
+        let first = self.first_byte_behind(index)?;
         for end in ends {
             if !self.budget.pay(1) {
                 return None;
@@ -318,6 +317,35 @@ impl<'a> Search<'a> {
             }
         }
         None
+    }
+
+    /// The same for every place from `at` on; where one byte tells the places, all others are passed over at once.
+    fn try_growing(&mut self, index: usize, at: usize, literal_len: usize) -> Option<usize> {
+        let (message, first) = (self.message, self.first_byte_behind(index)?);
+        if first.is_ascii_whitespace() || self.joined {
+            return self.try_ends(index, at, at..=message.len(), literal_len);
+        }
+        let mut from = at;
+        while let Some(distance) = memchr::memchr(first, message.as_bytes().get(from..)?) {
+            let end = from + distance;
+            if !self.budget.pay(distance / 8 + 1) {
+                return None;
+            }
+            let found = self.take((at, end), index, literal_len);
+            if found.is_some() {
+                return found;
+            }
+            from = end + 1;
+        }
+        None
+    }
+
+    /// The first byte of the literal behind a placeholder.
+    fn first_byte_behind(&self, index: usize) -> Option<u8> {
+        match self.template.segments.get(index + 1) {
+            Some(Segment::Literal(next)) => next.as_bytes().first().copied(),
+            _ => None,
+        }
     }
 
     /// Compares a literal. Runs of blanks match runs of blanks; a hard wrap inside a word is passed over.

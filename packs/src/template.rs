@@ -18,7 +18,7 @@ pub struct Template {
     pub text: String,
     /// Versions that print it.
     pub versions: VersionRange,
-    /// Level at which it is printed; informational.
+    /// Level at which it is printed.
     pub level: Option<String>,
     /// Kind of observation; `none` for a line without meaning.
     pub kind: String,
@@ -39,6 +39,8 @@ pub struct Template {
     /// By such a line the engine says that it has answered a prompt, without saying which: told only behind a change of
     /// its model, since there is one for every request.
     pub answers: bool,
+    /// Other programs print these words too: they count only where an engine is known to speak.
+    pub common: bool,
     /// A full message as printed.
     pub example: String,
     /// Where it was read.
@@ -130,6 +132,19 @@ pub(crate) enum Target {
 pub(crate) enum Half {
     Host,
     Port,
+}
+
+impl Template {
+    /// Whether a line of it has no meaning, whatever its placeholders hold.
+    pub fn is_silent(&self) -> bool {
+        self.kind == "none" && self.implies.is_empty() && !self.multiline
+    }
+
+    /// Whether it is printed as a warning or worse, so that the same words at a lower level are somebody else's: a prompt
+    /// that is logged, an answer that quotes.
+    pub fn is_severe(&self) -> bool {
+        matches!(self.level.as_deref(), Some("warning" | "error" | "critical"))
+    }
 }
 
 impl Slot {

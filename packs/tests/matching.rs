@@ -3,7 +3,7 @@
 
 use kvprov_model::finding::Cause;
 use kvprov_model::observation::{Body, Outcome};
-use kvprov_packs::{Matcher, Packs, Speaker, Version};
+use kvprov_packs::{Matcher, Packs, Room, Speaker, Version};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
@@ -269,8 +269,13 @@ fn only_settings_that_a_fact_reads_are_kept() {
 
 #[test]
 fn only_the_begin_of_a_multiline_message_may_continue() {
-    assert!(matcher().may_continue("Remote Quux engine mismatch. Expec"));
-    assert!(!matcher().may_continue("Quux_pull of"));
+    let may_continue = |message: &str| {
+        let mut room = Room::default();
+        matcher().sight(message, &Speaker::default(), &mut room);
+        matcher().may_continue(&room)
+    };
+    assert!(may_continue("Remote Quux engine mismatch. Expec"));
+    assert!(!may_continue("Quux_pull of"));
 }
 
 #[test]

@@ -3,9 +3,12 @@
 //! Two searches run over a chunk: anchors of the templates, and words of severity. A line with such a word matters
 //! only if it also names a KV module. Invariant: whether a line is a candidate depends on the line alone, never on
 //! where a chunk was cut.
+//!
+//! Lines of templates without meaning are candidates only where they are asked for: most lines of a healthy engine are
+//! such.
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use kvprov_packs::Matcher;
+use kvprov_packs::{Matcher, Reach};
 use memchr::{memchr, memrchr};
 use std::sync::LazyLock;
 
@@ -62,6 +65,7 @@ pub(super) struct Candidates<'p> {
 /// Progress of the searches over one chunk: the next hit of each, so that neither searches a byte twice.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
+    reach: Reach,
     anchor: Next,
     level: Next,
 }
@@ -87,13 +91,13 @@ impl<'p> Candidates<'p> {
     }
 
     /// Whether one line may matter.
-    pub(super) fn may_matter(&self, line: &[u8]) -> bool {
-        self.matcher.next_long_candidate(line, 0).is_some() || self.matters_by_word(line)
+    pub(super) fn may_matter(&self, line: &[u8], reach: Reach) -> bool {
+        self.matcher.next_long_candidate(line, 0, reach).is_some() || self.matters_by_word(line)
     }
 
     /// Whether a name is that of a KV module.
     pub(super) fn is_kv_module(&self, module: &str) -> bool {
-        self.every_module || names_kv_module(module.as_bytes())
+        self.every_module || names_kv_module(module)
     }
 
     /// Whether a line holds a short anchor, or a word of severity and the name of a KV module.
@@ -108,13 +112,23 @@ impl<'p> Candidates<'p> {
                 _ => {}
             }
         }
-        severe && (self.every_module || names_kv_module(line))
+        severe && (self.every_module || holds_kv_module(line))
     }
 
     /// The start of the next line at or after `from` that may matter; `from` must be the start of a line.
-    pub(super) fn next_line(&self, chunk: &[u8], from: usize, progress: &mut Progress) -> Option<usize> {
+    pub(super) fn next_line(
+        &self,
+        chunk: &[u8],
+        from: usize,
+        reach: Reach,
+        progress: &mut Progress,
+    ) -> Option<usize> {
+        if progress.reach != reach {
+            *progress = Progress { reach, anchor: Next::Unknown, level: progress.level };
+        }
         loop {
-            let anchor = progress.anchor.advance(from, || self.matcher.next_long_candidate(chunk, from));
+            let search = || self.matcher.next_long_candidate(chunk, from, reach);
+            let anchor = progress.anchor.advance(from, search);
             let level = progress.level.advance(from, || self.next_level(chunk, from));
             let level = match (anchor, level) {
                 (None, None) => return None,
@@ -141,7 +155,12 @@ impl<'p> Candidates<'p> {
     }
 }
 
-fn names_kv_module(text: &[u8]) -> bool {
+/// Whether a name is that of a module which handles KV.
+pub(super) fn names_kv_module(name: &str) -> bool {
+    holds_kv_module(name.as_bytes())
+}
+
+fn holds_kv_module(text: &[u8]) -> bool {
     MODULE_SEARCH.as_ref().is_some_and(|search| search.is_match(text))
 }
 

@@ -26,7 +26,7 @@ use super::undated::Undated;
 use super::worker_news::News;
 use crate::source::Place;
 use kvprov_model::clock::WallTime;
-use kvprov_packs::{Match, Matcher, Packs, Room, Sight, Speaker, Version};
+use kvprov_packs::{Match, Matcher, Packs, Reach, Room, Sight, Speaker, Version};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
@@ -105,7 +105,7 @@ pub(super) struct Interpreter<'p> {
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
     pub(super) answers: Answers,
-    room: Room,
+    pub(super) room: Room,
 }
 
 /// Where observations and counts go.
@@ -201,6 +201,11 @@ impl<'p> Interpreter<'p> {
     pub(super) fn taken_at(&mut self, when: WallTime) {
         self.clock.written(when);
         self.taken = Some(when);
+    }
+
+    /// How far the search for lines has to reach: to those without meaning only while they are told or kept.
+    pub(super) fn reach(&self) -> Reach {
+        if self.answers.is_wanted() { Reach::Every } else { Reach::Telling }
     }
 
     /// Whether the next line has to be seen, even if nothing in it matters by itself.
@@ -334,7 +339,7 @@ impl<'p> Interpreter<'p> {
             return;
         }
         let mut found = match self.sight(&statement.message) {
-            Some(sight) if is_silent(&sight) && !sight.cut => {
+            Some(sight) if sight.template.is_silent() && !sight.cut => {
                 let answers = sight.template.answers;
                 self.record_words(&statement, out);
                 self.note_known(&statement, out);
@@ -345,7 +350,9 @@ impl<'p> Interpreter<'p> {
             }
             sight => sight.map(|sight| sight.read()),
         };
+        let mut may_run_on = self.matcher.may_continue(&self.room);
         if !statement.prefix.spoken && statement.ordinal == 0 {
+            let begin = statement.place.position;
             found = match found {
                 None => self.begin_above(&mut statement, &above(), out),
                 Some(found) if broken_id::may_begin_inside(&statement.message) => {
@@ -353,8 +360,11 @@ impl<'p> Interpreter<'p> {
                 }
                 found => found,
             };
+            if statement.place.position != begin {
+                may_run_on = self.matcher.may_continue(&self.room);
+            }
         }
-        if let Some(wait) = self.wait_of(&statement, found.as_ref()) {
+        if let Some(wait) = wait_of(&statement, found.as_ref(), may_run_on) {
             self.held =
                 Some(Held { statement: statement.into_owned(), best: found, wait, behind: Vec::new() });
             return;
@@ -367,22 +377,6 @@ impl<'p> Interpreter<'p> {
 
     pub(super) fn find(&mut self, message: &str) -> Option<Match<'p>> {
         self.sight(message).map(|sight| sight.read())
-    }
-
-    /// Why the next line may belong to a statement.
-    fn wait_of(&self, statement: &Statement<'_>, found: Option<&Match<'p>>) -> Option<Wait> {
-        let runs_on = match found {
-            Some(found) => found.multiline(),
-            None => self.matcher.may_continue(&statement.message),
-        };
-        if runs_on {
-            return Some(Wait::RunsOn);
-        }
-        let may_be_wrapped = match found {
-            Some(found) => found.cut || found.ends_in_id(),
-            None => statement.prefix.spoken,
-        };
-        may_be_wrapped.then_some(Wait::Wrapped)
     }
 
     /// How much a template knows of a message.
@@ -465,10 +459,16 @@ impl<'p> Interpreter<'p> {
     }
 }
 
-/// Whether a message has no meaning whatever its placeholders hold.
-fn is_silent(sight: &Sight<'_, '_>) -> bool {
-    let template = sight.template;
-    template.kind == "none" && template.implies.is_empty() && !template.multiline
+/// Why the next line may belong to a statement; `may_run_on`: its words may begin a message that does.
+fn wait_of(statement: &Statement<'_>, found: Option<&Match<'_>>, may_run_on: bool) -> Option<Wait> {
+    if found.map_or(may_run_on, Match::multiline) {
+        return Some(Wait::RunsOn);
+    }
+    let may_be_wrapped = match found {
+        Some(found) => found.cut || found.ends_in_id(),
+        None => statement.prefix.spoken,
+    };
+    may_be_wrapped.then_some(Wait::Wrapped)
 }
 
 fn reborrow<'a>(out: &'a mut Out<'_>) -> Out<'a> {

@@ -2,11 +2,13 @@
 //!
 //! Invariant: an observation holds only what its template keeps.
 
+use super::candidates::names_kv_module;
 use super::counts::Outcome;
 use super::emit::{OWN, Statement};
 use super::explain::attribute;
 use super::fold::set_times;
 use super::interpret::{Interpreter, Out};
+use super::prefix::{Level, Prefix};
 use kvprov_model::observation::{Body, Worker};
 use kvprov_model::value::Value;
 use kvprov_packs::Match;
@@ -19,6 +21,10 @@ const CONCERNED: [&str; 7] =
 
 impl<'p> Interpreter<'p> {
     pub(super) fn known(&mut self, statement: &Statement<'_>, found: &Match<'p>, out: &mut Out<'_>) {
+        if self.is_of_another(statement, found) {
+            self.unknown(statement, out);
+            return;
+        }
         self.record_known(statement, found, out);
         self.note_known(statement, out);
         if found.is_meaningless() && found.implies().is_empty() {
@@ -35,6 +41,17 @@ impl<'p> Interpreter<'p> {
             }
         }
         self.tell_worker(statement, found, worker, out);
+    }
+
+    /// Whether the words are a template's and not the engine's own: a prompt that is logged, a program beside it.
+    fn is_of_another(&self, statement: &Statement<'_>, found: &Match<'p>) -> bool {
+        let Prefix { level, process, module, .. } = &statement.prefix;
+        let is_too_low = level.is_some_and(|level| level < Level::Warning) && found.template.is_severe();
+        let an_engine_speaks = || {
+            let is_known = self.engine.as_deref().is_some_and(|engine| self.packs.knows_engine(engine));
+            is_known || process.is_some() || module.as_deref().is_some_and(names_kv_module)
+        };
+        is_too_low || (found.template.common && !an_engine_speaks())
     }
 
     /// Takes a statement of which only that it was said matters.

@@ -19,7 +19,7 @@ use super::rejoin::{Copied, Rejoined, Rejoiner};
 use super::wrapping::Wrapping;
 use crate::source::{Place, Sink, SourceContext};
 use kvprov_model::clock::WallTime;
-use kvprov_packs::{Matcher, Packs};
+use kvprov_packs::{Matcher, Packs, Reach};
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
 
@@ -296,7 +296,8 @@ impl<'p> LogReader<'p> {
                 at = end + 1;
                 continue;
             }
-            let Some(start) = self.candidates.next_line(region, at, &mut progress) else {
+            let reach = self.reach();
+            let Some(start) = self.candidates.next_line(region, at, reach, &mut progress) else {
                 self.skip(&region[at..]);
                 break;
             };
@@ -310,6 +311,11 @@ impl<'p> LogReader<'p> {
             }
         }
         self.lookback.end_of_region(region, self.lines);
+    }
+
+    /// How far the search for lines has to reach: what is kept for a replay holds also what means nothing.
+    fn reach(&self) -> Reach {
+        if self.recorder.is_some() { Reach::Every } else { self.interpreter.reach() }
     }
 
     /// Takes the lines from `at` on that repeat earlier ones. Returns where the first other line begins.
@@ -366,7 +372,7 @@ impl<'p> LogReader<'p> {
             || self.rejoiner.is_some()
             || self.interpreter.wants_next_line()
             || self.assembly.is_open()
-            || self.candidates.may_matter(line);
+            || self.candidates.may_matter(line, self.reach());
         if wanted {
             self.physical(region, start, end, sink);
         } else {

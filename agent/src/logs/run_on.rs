@@ -163,7 +163,7 @@ impl<'p> Interpreter<'p> {
             joined = format!("{}\n{joined}", peeled.message.trim());
             let found = self.find(&joined).filter(|found| found.multiline() || !found.cut);
             let spoken = peeled.prefix.spoken;
-            if found.is_some() || (spoken && self.matcher.may_continue(&joined)) {
+            if found.is_some() || (spoken && self.matcher.may_continue(&self.room)) {
                 begin_at(statement, line, joined, peeled.prefix.into_owned(), count, out);
                 return found;
             }

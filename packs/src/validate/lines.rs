@@ -110,6 +110,7 @@ impl Build {
             multiline: raw.multiline,
             folds: raw.folds,
             answers: raw.answers,
+            common: raw.common,
             example: raw.example.get_ref().clone(),
             source: raw.source.clone(),
             at_start: raw.at_start || raw.user_text,

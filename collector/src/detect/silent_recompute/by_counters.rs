@@ -62,7 +62,9 @@ pub(super) fn add(
         if near_trouble || (told && explained.covers(interval, answered)) {
             continue;
         }
-        let unexplained = explained.remaining(interval, above, answered);
+        // Prompts that transfers brought were not computed here.
+        let here = (answered - interval.increase(counter::TRANSFERS_SUCCEEDED)).max(1.0);
+        let unexplained = explained.remaining(interval, above, here);
         if unexplained / answered < block || unexplained < 1.0 {
             continue;
         }
@@ -188,9 +190,14 @@ impl Explained {
         self.legs.iter().filter(|end| interval.contains(**end)).count() as f64 >= answered
     }
 
-    /// The tokens of an interval that remain unexplained.
-    fn remaining(&self, interval: &Interval, above: f64, answered: f64) -> f64 {
-        if above / answered <= self.limit {
+    /// The tokens of an interval that remain unexplained. A limit explains short prompts where nobody counts decisions.
+    fn remaining(&self, interval: &Interval, above: f64, prompts: f64) -> f64 {
+        let mut counted = self
+            .decisions
+            .iter()
+            .filter(|d| d.contains(interval.until) || interval.contains(d.until))
+            .peekable();
+        if counted.peek().is_none() && above / prompts <= self.limit {
             return 0.0;
         }
         let by_legs: f64 = self
@@ -200,13 +207,8 @@ impl Explained {
             .filter(|(begin, end, _)| interval.overlaps(*begin, *end))
             .map(|(.., tokens)| tokens)
             .sum();
-        let decided: f64 = self
-            .decisions
-            .iter()
-            .filter(|d| d.contains(interval.until) || interval.contains(d.until))
-            .map(|d| d.increase(counter::ROUTED_DECODE_ONLY))
-            .sum();
-        let by_decisions = above * (decided / answered).min(1.0);
+        let decided: f64 = counted.map(|d| d.increase(counter::ROUTED_DECODE_ONLY)).sum();
+        let by_decisions = above * (decided / prompts).min(1.0);
         (above - by_legs - by_decisions).max(0.0)
     }
 }

@@ -4,6 +4,7 @@
 //! where no source shows the outcome does the policy say what is likely, and then nothing is confirmed.
 
 use super::meanwhile::Meanwhile;
+use super::short_load::Promise;
 use super::{Trouble, counted, short_load};
 use crate::view::View;
 use crate::view::request::stems;
@@ -131,6 +132,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         decided.push(policy.suggest_on(view, worker, trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
+    decided.retain_mut(|one| one.was_promised(view, worker));
     for trouble in counted::untold(view, worker, &intervals, &decided) {
         let requests = trouble.events;
         decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
@@ -228,6 +230,27 @@ impl Policy {
 }
 
 impl Decided {
+    /// Whether a read of a store that names no request may have been promised to somebody; the only one that waited for it is
+    /// taken.
+    fn was_promised(&mut self, view: &View<'_>, worker: &WorkerId) -> bool {
+        let trouble = &mut self.trouble;
+        let is_nameless = trouble.stem.is_none() && trouble.ids.is_empty();
+        if self.proven || !is_nameless || !trouble.from_store || trouble.cause != Cause::LoadMiss {
+            return true;
+        }
+        let Some(failure) = trouble.proofs.first() else { return true };
+        match short_load::promise_before(view, worker, failure) {
+            Promise::Nothing => false,
+            Promise::One(lookup, id) => {
+                trouble.stem = Some(RequestStem::of(&id));
+                trouble.ids.insert(id);
+                trouble.answered(&lookup);
+                true
+            }
+            Promise::Untold | Promise::Several => true,
+        }
+    }
+
     fn proven(trouble: Trouble, fate: Fate, tokens: Option<i64>) -> Self {
         Self { trouble, fate, proven: true, settled: true, tokens, requests: 1, unknown: None }
     }

@@ -102,6 +102,48 @@ pub fn tells_by_name(view: &View<'_>, worker: &WorkerId, statement: &Observation
     })
 }
 
+/// What lookups shortly before a failure that names no request promised.
+pub enum Promise {
+    /// No lookup is told.
+    Untold,
+    /// Every lookup found nothing.
+    Nothing,
+    /// One request alone was promised something and has seen no load: its lookup and its id.
+    One(Box<Observation>, String),
+    /// More than one, or a load came.
+    Several,
+}
+
+/// What lookups promised before a failure.
+pub fn promise_before(view: &View<'_>, worker: &WorkerId, failure: &Observation) -> Promise {
+    let observations = view.worker(worker);
+    let mut promises: Vec<(&Observation, &str)> = Vec::new();
+    let mut lookups = 0_usize;
+    for (observation, used) in in_order(&observations) {
+        let is_before = match (observation.envelope.wall, failure.envelope.wall) {
+            (Some(looked_up), Some(failed)) => (0..=LOAD_AFTER_LOOKUP).contains(&failed.since(looked_up)),
+            _ => false,
+        };
+        let Some(id) = used.request_id.as_deref().filter(|_| is_before) else { continue };
+        if used.retrieved.is_some() {
+            promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
+            continue;
+        }
+        lookups += 1;
+        let needed = used.needed.or(used.hit).or(used.keys);
+        if needed.is_none_or(|needed| needed > 0) {
+            promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
+            promises.push((observation, id));
+        }
+    }
+    match promises.as_slice() {
+        [(lookup, id)] => Promise::One(Box::new((*lookup).clone()), (*id).to_owned()),
+        [] if lookups == 0 => Promise::Untold,
+        [] => Promise::Nothing,
+        _ => Promise::Several,
+    }
+}
+
 /// Tokens that did not come, as a load without a name beside a complaint that names its request tells them.
 pub fn missing_beside(view: &View<'_>, worker: &WorkerId, complaint: &Observation) -> Option<i64> {
     view.worker(worker).iter().find_map(|observation| match &observation.body {

@@ -198,6 +198,7 @@ pub fn collect(view: &View<'_>, worker: &WorkerId) -> Vec<Trouble> {
     troubles.retain(|trouble| !told_by_decoder(view, worker, trouble));
     for trouble in &mut troubles {
         add_other_side(view, worker, trouble);
+        add_own_lease(view, worker, trouble);
         add_unread_leases(view, worker, trouble);
         blame_dead_peer(view, trouble);
     }
@@ -381,6 +382,18 @@ fn reasons_beside(view: &View<'_>, observation: &Observation) -> Vec<Observation
             })
     };
     view.worker(worker).iter().filter(is_reason).cloned().collect()
+}
+
+/// What the other side calls the request whose KV it held in vain.
+fn add_own_lease(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
+    let Some(stem) = &trouble.stem else { return };
+    for observation in view.request(stem).iter().filter(|o| o.envelope.worker.as_ref() != Some(worker)) {
+        let Body::Lease(lease) = &observation.body else { continue };
+        if lease.state == Some(LeaseState::Expired) && lease.readers == Some(0) {
+            trouble.ids.extend(printed_ids(observation).into_iter().map(str::to_owned));
+            trouble.answered(observation);
+        }
+    }
 }
 
 /// A peer that could not be reached names no request; the leases that end unread at the only prefill worker do.
