@@ -83,6 +83,7 @@ impl Sign {
                 let times = events(store) as f64;
                 match store.event.as_deref() {
                     Some("refused" | "pressure") => Some(Self { refused: times, ..Self::default() }),
+                    Some("unwritten") => Some(Self { failed: times, ..Self::default() }),
                     Some("waiting") => Some(Self { waits: times, ..Self::default() }),
                     _ => None,
                 }

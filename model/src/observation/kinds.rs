@@ -446,7 +446,7 @@ kinds! {
         capacity_bytes: Option<i64>,
         /// Bytes in use.
         used_bytes: Option<i64>,
-        /// What happened: `refused`, `evicted`, `pressure`, `waiting` (for room).
+        /// What happened: `refused`, `unwritten` (nobody says why), `evicted`, `pressure`, `waiting` (for room).
         event: Option<String>,
         /// Key concerned.
         key: Option<String>,

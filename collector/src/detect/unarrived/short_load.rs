@@ -129,9 +129,9 @@ pub fn promise_before(view: &View<'_>, worker: &WorkerId, failure: &Observation)
             promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
             continue;
         }
+        let Some(needed) = used.needed.or(used.hit).or(used.keys) else { continue };
         lookups += 1;
-        let needed = used.needed.or(used.hit).or(used.keys);
-        if needed.is_none_or(|needed| needed > 0) {
+        if needed > 0 {
             promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
             promises.push((observation, id));
         }
