@@ -79,6 +79,9 @@ impl Match<'_> {
     /// Facts that placeholders `facts.<fact>` hold; names in `model::fact`.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
+        if !self.template.holds_facts {
+            return facts;
+        }
         for (target, value) in &self.template.set {
             if let (Target::Fact(fact), Value::Str(text)) = (target, value) {
                 facts.insert(fact.clone(), text.clone());

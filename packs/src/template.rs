@@ -61,6 +61,8 @@ pub struct Template {
     pub(crate) also: Vec<(Target, String)>,
     /// Values by name of a capture that together make the line meaningless.
     pub(crate) ignore_if: Vec<(String, Wanted)>,
+    /// Whether it may hold a fact of the worker.
+    pub(crate) holds_facts: bool,
     /// Bytes of literal text; the longer, the more a match proves.
     pub(crate) literal_len: usize,
 }

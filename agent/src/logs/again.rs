@@ -29,13 +29,12 @@ impl Interpreter<'_> {
         let stamps = Stamps { wrapper: None, engine: known.engine };
         let Some(wall) = self.clock.same(stamps) else { return false };
         let Ok(words) = str::from_utf8(known.behind) else { return false };
-        let Some(again) = self.folds.again(words, Moment::of_line(place, wall), Line::Bytes) else {
+        if !self.folds.again(words, Moment::of_line(place, wall), Line::Bytes, out.tell) {
             return false;
-        };
+        }
         self.last_wall = Some(wall);
         out.counts.add(Outcome::Matched, 1);
         self.explainer.expire(place.position, out.tell);
-        again.due.into_iter().for_each(&mut *out.tell);
         true
     }
 }

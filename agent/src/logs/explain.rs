@@ -162,9 +162,8 @@ impl Explainer {
 /// Whether a failure that names no request is that of the handshake for which the request of another waited.
 fn is_general_of(first: &Failure, spot: &Spot, body: &Body) -> bool {
     let names_request =
-        |body: &Body| ["request_id", "request_ids"].iter().any(|name| attribute(body, name).is_some());
-    let same_engine = match (attribute(&first.body, "remote_engine_id"), attribute(body, "remote_engine_id"))
-    {
+        |body: &Body| ["request_id", "request_ids"].iter().any(|name| body.attribute(name).is_some());
+    let same_engine = match (first.body.attribute("remote_engine_id"), body.attribute("remote_engine_id")) {
         (Some(a), Some(b)) => a == b,
         _ => true,
     };
@@ -191,17 +190,6 @@ fn within(earlier: &Spot, later: &Spot, limit: i64) -> bool {
     }
 }
 
-/// One attribute of a body by name.
-pub(super) fn attribute(body: &Body, wanted: &str) -> Option<Value> {
-    let mut found = None;
-    body.for_each_attribute(|name, value| {
-        if name == wanted {
-            found = Some(value);
-        }
-    });
-    found
-}
-
 /// The handshake that a cause and a failure make: what the cause says, and whom the failure concerns.
 fn explained(mut telling: Telling, failure: &Body) -> Telling {
     let mut handshake = match &telling.body {
@@ -217,7 +205,7 @@ fn explained(mut telling: Telling, failure: &Body) -> Telling {
     };
     handshake.outcome = Some(Outcome::Failed);
     for name in ["request_id", "request_ids"] {
-        match attribute(failure, name) {
+        match failure.attribute(name) {
             Some(Value::Str(id)) => push_new(&mut handshake.request_ids, id),
             Some(Value::List(ids)) => {
                 for id in ids {
@@ -254,8 +242,8 @@ fn lend(from: &Body, to: &mut Body) {
 }
 
 fn lend_one(from: &Body, to: &mut Body, name: &str, replace: bool) {
-    if let Some(value) = attribute(from, name)
-        && (replace || attribute(to, name).is_none())
+    if let Some(value) = from.attribute(name)
+        && (replace || to.attribute(name).is_none())
     {
         // A kind without the attribute does without it.
         let _ = to.set(name, value);

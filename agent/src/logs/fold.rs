@@ -28,13 +28,6 @@ pub(super) struct Folds {
     clock: u64,
 }
 
-/// A statement that was made again.
-#[derive(Debug)]
-pub(super) struct Again {
-    /// What is to be told of it now.
-    pub(super) due: Option<Telling>,
-}
-
 /// Where, when and how often a statement was made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
@@ -103,9 +96,7 @@ impl Folds {
         if let Some(open) = self.open.get_mut(&key) {
             let wall = telling.wall;
             open.telling = telling;
-            if let Some(folded) = open.repeat(times, wall, self.clock) {
-                tell(folded);
-            }
+            open.repeat(times, wall, self.clock, tell);
             if words.is_some_and(|words| words == open.words) {
                 if !open.by_words {
                     open.by_words = true;
@@ -135,22 +126,31 @@ impl Folds {
         self.open.insert(key, open);
     }
 
-    /// Takes a statement if it is known by its words, and gives what is to be told now.
-    pub(super) fn again(&mut self, words: &str, moment: Moment, line: Line) -> Option<Again> {
+    /// Takes a statement if it is known by its words; `tell` gets what is to be told now.
+    pub(super) fn again(
+        &mut self,
+        words: &str,
+        moment: Moment,
+        line: Line,
+        tell: &mut dyn FnMut(Telling),
+    ) -> bool {
         if self.by_words.is_empty() {
-            return None;
+            return false;
         }
-        let open = self.open.get_mut(self.by_words.get(words)?)?;
+        let Some(open) = self.by_words.get(words).and_then(|key| self.open.get_mut(key)) else {
+            return false;
+        };
         match line {
             Line::Read { exact } => open.exact |= exact,
-            Line::Bytes if !open.exact => return None,
+            Line::Bytes if !open.exact => return false,
             Line::Bytes => {}
         }
         self.clock += 1;
         open.telling.place = moment.place;
         open.telling.index = moment.index;
         open.telling.wall = moment.wall;
-        Some(Again { due: open.repeat(moment.times, moment.wall, self.clock) })
+        open.repeat(moment.times, moment.wall, self.clock, tell);
+        true
     }
 
     /// From here on the same words may mean something else.
@@ -205,19 +205,20 @@ impl Folds {
 // === impl Open ===
 
 impl Open {
-    /// Counts the statement once more; gives what was counted when that is due.
-    fn repeat(&mut self, times: i64, wall: Option<WallTime>, clock: u64) -> Option<Telling> {
+    /// Counts the statement once more, and tells what was counted when that is due.
+    fn repeat(&mut self, times: i64, wall: Option<WallTime>, clock: u64, tell: &mut dyn FnMut(Telling)) {
         self.untold = self.untold.saturating_add(times);
         self.used = clock;
         let due = match (wall, self.told_at) {
             (Some(now), Some(told)) => now.since(told) >= INTERVAL,
             _ => false,
         };
-        if !due {
-            return None;
+        if due {
+            self.told_at = wall;
+            if let Some(folded) = self.take() {
+                tell(folded);
+            }
         }
-        self.told_at = wall;
-        self.take()
     }
 
     fn take(&mut self) -> Option<Telling> {
@@ -242,7 +243,6 @@ pub(super) fn set_times(body: &mut Body, times: i64, said: bool) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use kvprov_model::observation::Transfer;
 
@@ -263,15 +263,26 @@ mod tests {
         told
     }
 
+    /// Whether the words are known, and what is told of them.
+    fn again(folds: &mut Folds, words: &str, second: i64, line: Line) -> (bool, Vec<Telling>) {
+        let mut told = Vec::new();
+        let known = folds.again(words, moment(second), line, &mut |telling| told.push(telling));
+        (known, told)
+    }
+
+    fn knows(folds: &mut Folds, second: i64, line: Line) -> bool {
+        again(folds, WORDS, second, line).0
+    }
+
     #[test]
     fn a_statement_that_came_twice_in_the_same_words_is_known_by_them() {
         let mut folds = Folds::default();
         assert_eq!(said(&mut folds, WORDS, 0).len(), 1);
-        assert!(folds.again(WORDS, moment(1), READ).is_none());
+        assert!(!knows(&mut folds, 1, READ));
         assert!(said(&mut folds, WORDS, 1).is_empty());
-        assert!(folds.again(WORDS, moment(2), READ).unwrap().due.is_none());
-        let due = folds.again(WORDS, moment(61), READ).unwrap().due.unwrap();
-        assert_eq!((due.says.as_str(), due.wall), (WORDS, Some(WallTime(61 * SECOND))));
+        assert!(matches!(again(&mut folds, WORDS, 2, READ), (true, told) if told.is_empty()));
+        let (_, due) = again(&mut folds, WORDS, 61, READ);
+        assert_eq!((due[0].says.as_str(), due[0].wall), (WORDS, Some(WallTime(61 * SECOND))));
     }
 
     #[test]
@@ -280,12 +291,12 @@ mod tests {
         said(&mut folds, WORDS, 0);
         said(&mut folds, WORDS, 1);
         said(&mut folds, "r1 is still waiting for 7 blocks", 2);
-        assert!(folds.again(WORDS, moment(3), READ).is_none());
+        assert!(!knows(&mut folds, 3, READ));
         said(&mut folds, WORDS, 4);
         said(&mut folds, WORDS, 5);
-        assert!(folds.again(WORDS, moment(6), READ).is_some());
+        assert!(knows(&mut folds, 6, READ));
         folds.forget_words();
-        assert!(folds.again(WORDS, moment(7), READ).is_none());
+        assert!(!knows(&mut folds, 7, READ));
     }
 
     #[test]
@@ -293,12 +304,12 @@ mod tests {
         let mut folds = Folds::default();
         said(&mut folds, WORDS, 0);
         said(&mut folds, WORDS, 1);
-        assert!(folds.again(WORDS, moment(2), Line::Bytes).is_none());
-        assert!(folds.again(WORDS, moment(2), READ).is_some());
-        assert!(folds.again(WORDS, moment(3), Line::Bytes).is_none());
-        assert!(folds.again(WORDS, moment(4), Line::Read { exact: true }).is_some());
-        assert!(folds.again(WORDS, moment(5), Line::Bytes).is_some());
+        assert!(!knows(&mut folds, 2, Line::Bytes));
+        assert!(knows(&mut folds, 2, READ));
+        assert!(!knows(&mut folds, 3, Line::Bytes));
+        assert!(knows(&mut folds, 4, Line::Read { exact: true }));
+        assert!(knows(&mut folds, 5, Line::Bytes));
         folds.forget_words();
-        assert!(folds.again(WORDS, moment(6), Line::Bytes).is_none());
+        assert!(!knows(&mut folds, 6, Line::Bytes));
     }
 }

@@ -332,10 +332,9 @@ impl<'p> Interpreter<'p> {
             }
         }
         let line = fold::Line::Read { exact: self.exact_at == Some(statement.place.offset) };
-        if let Some(again) = self.folds.again(&statement.message, Moment::of(&statement), line) {
+        if self.folds.again(&statement.message, Moment::of(&statement), line, out.tell) {
             self.record_words(&statement, out);
             self.note_known(&statement, out);
-            again.due.into_iter().for_each(&mut *out.tell);
             return;
         }
         let mut found = match self.sight(&statement.message) {

@@ -5,7 +5,6 @@
 use super::candidates::names_kv_module;
 use super::counts::Outcome;
 use super::emit::{OWN, Statement};
-use super::explain::attribute;
 use super::fold::set_times;
 use super::interpret::{Interpreter, Out};
 use super::prefix::{Level, Prefix};
@@ -86,7 +85,7 @@ impl<'p> Interpreter<'p> {
             return;
         }
         let mut telling = telling;
-        let counted = match attribute(&telling.body, "times") {
+        let counted = match telling.body.attribute("times") {
             Some(Value::Int(own)) => own.saturating_mul(times),
             _ => times,
         };
@@ -107,25 +106,19 @@ fn words_of<'s>(statement: &'s Statement<'_>, found: &Match<'_>) -> Option<&'s s
 
 /// Equal statements of one request fold; statements that differ in what they concern do not.
 fn fold_key(template: &str, body: &Body) -> String {
-    let mut values = [const { None }; CONCERNED.len()];
-    body.for_each_attribute(|name, value| {
-        if let Some(place) = CONCERNED.iter().position(|concerned| *concerned == name) {
-            values[place] = Some(value);
-        }
-    });
     let mut key = template.to_owned();
     let mut add = |id: &str| {
         key.push('\n');
         key.push_str(id);
     };
-    for value in values.iter().flatten() {
+    for value in CONCERNED.iter().filter_map(|concerned| body.attribute(concerned)) {
         match value {
-            Value::Str(id) => add(id),
+            Value::Str(id) => add(&id),
             Value::Int(count) => add(&count.to_string()),
             Value::List(ids) => {
                 for id in ids {
                     if let Value::Str(id) = id {
-                        add(id);
+                        add(&id);
                     }
                 }
             }

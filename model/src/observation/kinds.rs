@@ -85,6 +85,17 @@ macro_rules! kinds {
                 }
             }
 
+            /// One attribute by name without prefix, if it is present.
+            pub fn attribute(&self, name: &str) -> Option<Value> {
+                match self {
+                    $(Self::$variant(body) => match name {
+                        $(stringify!($field) => body.$field.put(),)+
+                        _ => None,
+                    })+
+                    Self::Unknown { .. } => None,
+                }
+            }
+
             /// An empty body of a kind.
             pub fn empty(kind: &str) -> Self {
                 match kind {

@@ -95,6 +95,13 @@ impl Build {
             .iter()
             .map(|segment| if let Segment::Literal(literal) = segment { literal.len() } else { 0 })
             .sum();
+        let is_fact = |target: &Target| matches!(target, Target::Fact(_));
+        let slots = segments.iter().filter_map(|segment| match segment {
+            Segment::Placeholder(placeholder) => Some(&placeholder.slot.target),
+            Segment::Literal(_) => None,
+        });
+        let kept = keys.iter().map(|(_, slot)| &slot.target).chain(set.iter().map(|(target, _)| target));
+        let holds_facts = slots.chain(kept).chain(compose.iter().map(|(target, _)| target)).any(is_fact);
         let template = Template {
             id: raw.id.clone(),
             engine: context.engine.clone(),
@@ -122,6 +129,7 @@ impl Build {
             compose,
             also,
             ignore_if,
+            holds_facts,
             literal_len,
         };
         if !crate::anchor::has_anchor(&offer_of(&template)) {
