@@ -334,14 +334,14 @@ impl<'p> Interpreter<'p> {
         let line = fold::Line::Read { exact: self.exact_at == Some(statement.place.offset) };
         if self.folds.again(&statement.message, Moment::of(&statement), line, out.tell) {
             self.record_words(&statement, out);
-            self.note_known(&statement, out);
+            self.note(&statement, Outcome::Matched, out);
             return;
         }
         let mut found = match self.sight(&statement.message) {
             Some(sight) if sight.template.is_silent() && !sight.cut => {
                 let answers = sight.template.answers;
                 self.record_words(&statement, out);
-                self.note_known(&statement, out);
+                self.note(&statement, Outcome::Ignored, out);
                 if answers && self.answers.is_wanted() {
                     (out.tell)(self.answers.told(&statement));
                 }

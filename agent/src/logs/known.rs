@@ -10,7 +10,7 @@ use super::interpret::{Interpreter, Out};
 use super::prefix::{Level, Prefix};
 use kvprov_model::observation::{Body, Worker};
 use kvprov_model::value::Value;
-use kvprov_packs::Match;
+use kvprov_packs::{Match, Template};
 
 /// Attributes that say whom or what a statement concerns, and of how many keys each time: what folds counts that many times.
 const CONCERNED: [&str; 7] =
@@ -25,7 +25,7 @@ impl<'p> Interpreter<'p> {
             return;
         }
         self.record_known(statement, found, out);
-        self.note_known(statement, out);
+        self.note_known(statement, found.template, out);
         if found.is_meaningless() && found.implies().is_empty() {
             return;
         }
@@ -54,8 +54,15 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Takes a statement of which only that it was said matters.
-    pub(super) fn note_known(&mut self, statement: &Statement<'_>, out: &mut Out<'_>) {
-        out.counts.add(Outcome::Matched, statement.lines);
+    pub(super) fn note_known(&mut self, statement: &Statement<'_>, template: &Template, out: &mut Out<'_>) {
+        // Most lines without meaning are never read, so that those which are count as they do.
+        let outcome = if template.is_silent() { Outcome::Ignored } else { Outcome::Matched };
+        self.note(statement, outcome, out);
+    }
+
+    /// Counts a statement, and what it means for those around it.
+    pub(super) fn note(&mut self, statement: &Statement<'_>, outcome: Outcome, out: &mut Out<'_>) {
+        out.counts.add(outcome, statement.lines);
         self.note_severe(&statement.prefix);
         self.explainer.expire(statement.place.position, out.tell);
     }
