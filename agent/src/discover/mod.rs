@@ -24,6 +24,7 @@ pub use container::Container;
 pub use known::ScanReport;
 pub use live::LiveProcesses;
 pub use node::NodeIdentity;
+pub(crate) use system::texts;
 pub use system::{MAX_TEXT, Output, ProcessKey, Processes, Stat};
 pub use worker::{Change, Exit, FoundProcess, FoundWorker};
 

@@ -9,9 +9,10 @@ use super::hub::Hub;
 use super::kernel::KernelCommand;
 use super::left::{Left, Roll};
 use super::logs::LogCommand;
+use super::named_logs::NamedLogs;
 use super::report::Report;
 use super::scrape::ScrapeCommand;
-use crate::access::{Access, ProcessId};
+use crate::access::{Access, ProcessAccess, ProcessId};
 use crate::containers::{Asker, Wanted};
 use crate::discover::{Change, Discovery, Exit, FoundProcess, FoundWorker, NodeIdentity, Output, ProcessKey};
 use crate::kernel::live::Now;
@@ -85,6 +86,7 @@ pub(crate) struct Found {
     is_first_look: bool,
     packs: &'static Packs,
     annotations: Annotations,
+    named_logs: NamedLogs,
     /// Asks what containers are called; `None`: that is left alone.
     containers: Option<Asker>,
     /// Who was there for the agent before this one and is not; their ends may still be heard.
@@ -120,6 +122,7 @@ impl Found {
             is_first_look: true,
             packs,
             annotations: Annotations::new(options.annotations_file.clone()),
+            named_logs: NamedLogs::of(&options.log_files),
             containers: options.containers.then(|| asker(access)).flatten(),
             roll,
             present: BTreeMap::new(),
@@ -356,6 +359,7 @@ impl Found {
                 format!("the output of {}: the rights do not suffice to look where it goes", worker.id);
             let _ = reports.send(Report::Blind(what));
         }
+        self.follow_named(worker, &options, not_before, reports);
         for output in worker.output_files() {
             if !self.outputs.insert((worker.id.clone(), output.clone())) {
                 continue;
@@ -372,6 +376,34 @@ impl Found {
                 node: self.node.node.clone(),
                 worker: Some(worker.id.clone()),
                 options: options.clone(),
+                not_before,
+            };
+            let _ = self.followers.logs.send(LogCommand::Follow(Box::new(source)));
+        }
+    }
+
+    /// Follows the logs that the configuration names for a worker.
+    fn follow_named(
+        &mut self,
+        worker: &FoundWorker,
+        options: &LogOptions,
+        not_before: Option<WallTime>,
+        reports: &Sender<Report>,
+    ) {
+        let access = Arc::clone(&self.access);
+        let arguments = |pid: u32| {
+            let arguments = access.identify(pid).and_then(|process| access.cmdline(process)).ok()?;
+            Some(crate::discover::texts(&arguments).join(" "))
+        };
+        let pids = worker.processes.iter().map(|process| process.key.pid);
+        for file in self.named_logs.of_worker(&worker.id, pids, arguments) {
+            let what = format!("the log {}, which the configuration names", file.path.display());
+            let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
+            let source = Source {
+                path: file.path,
+                node: self.node.node.clone(),
+                worker: Some(worker.id.clone()),
+                options: LogOptions { engine: file.engine.or(options.engine.clone()), ..options.clone() },
                 not_before,
             };
             let _ = self.followers.logs.send(LogCommand::Follow(Box::new(source)));
@@ -425,6 +457,7 @@ impl Found {
             }
         }
         self.present.remove(worker);
+        self.named_logs.leave(worker);
         self.outputs.retain(|(of, _)| of != worker);
         self.ways.retain(|(of, _)| of != worker);
         let _ = self.followers.kernel.send(KernelCommand::Gone(worker.clone()));

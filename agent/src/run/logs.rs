@@ -95,7 +95,7 @@ impl Logs {
         let Around { options, node, packs, access, hub } = around;
         let files = Box::new(NodeFiles(Arc::clone(access)));
         let mut follower = Follower::new(files, &around.below("positions"), packs)?;
-        for file in &options.log_files {
+        for file in options.log_files.iter().filter(|file| file.of.is_none()) {
             follower.add(Source {
                 path: file.path.clone(),
                 node: node.node.clone(),

@@ -20,6 +20,7 @@ mod hub;
 mod kernel;
 mod left;
 mod logs;
+mod named_logs;
 mod options;
 mod page;
 mod report;

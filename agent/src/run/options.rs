@@ -27,6 +27,8 @@ pub struct LogFile {
     pub path: PathBuf,
     /// Engine that writes it.
     pub engine: Option<String>,
+    /// Words of the arguments of the process that writes it; `None`: a worker of its own, called after the file.
+    pub of: Option<String>,
 }
 
 /// The agent's options.

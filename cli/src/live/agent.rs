@@ -74,7 +74,11 @@ fn options(config: &Config, common: &Common) -> anyhow::Result<Options> {
         log_files: agent
             .log_files
             .iter()
-            .map(|file| LogFile { path: file.path.clone().into(), engine: file.engine.clone() })
+            .map(|file| LogFile {
+                path: file.path.clone().into(),
+                engine: file.engine.clone(),
+                of: file.of.clone(),
+            })
             .collect(),
         content_key_file: agent.content_key_file.clone(),
         annotations_file: agent.annotations_file.clone(),

@@ -90,7 +90,7 @@ impl<'p> Family<'p> {
     pub(super) fn new(id: SourceId, source: Source, context: &Context<'p>) -> Self {
         let speaks = SourceContext {
             node: source.node.clone(),
-            worker: source.worker.clone(),
+            worker: Some(source.speaker()),
             stream: String::new(),
             instance: String::new(),
             generation: 0,
@@ -314,7 +314,7 @@ impl<'p> Family<'p> {
 fn speaks(source: &Source, member: &Member<'_>) -> SourceContext {
     SourceContext {
         node: source.node.clone(),
-        worker: source.worker.clone(),
+        worker: Some(source.speaker()),
         stream: source.path.to_string_lossy().into_owned(),
         instance: member.instance.clone(),
         generation: member.generation,

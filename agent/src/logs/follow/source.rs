@@ -16,7 +16,7 @@ pub struct Source {
     pub path: PathBuf,
     /// The node it is on.
     pub node: NodeId,
-    /// The worker that writes it.
+    /// The worker that writes it; `None`: one of its own, called after the file and its node.
     pub worker: Option<WorkerId>,
     /// What is known about the log. Of `mtime` that of the file is taken.
     pub options: LogOptions,
@@ -44,6 +44,14 @@ pub struct SourceReport {
 // === impl Source ===
 
 impl Source {
+    /// Who speaks in a file of this source.
+    pub(super) fn speaker(&self) -> WorkerId {
+        self.worker.clone().unwrap_or_else(|| {
+            let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
+            WorkerId::from(format!("{}/{name}", self.node).as_str())
+        })
+    }
+
     pub(super) fn is_pattern(&self) -> bool {
         self.path.to_string_lossy().contains(['*', '?', '['])
     }
