@@ -8,7 +8,7 @@
 use super::clock::Stamps;
 use super::prefix;
 use crate::source::Place;
-use memchr::memrchr;
+use memchr::{memchr_iter, memrchr};
 
 /// Lines above a line in which its clock is looked for.
 const MAX_LINES: u64 = 256;
@@ -139,10 +139,9 @@ fn nearest(above: &[u8], line: u64, oldest: u64) -> Option<(u64, Stamps)> {
 }
 
 fn clock_of(line: &[u8]) -> Option<Stamps> {
-    // Most lines without a clock hold no time of day at all.
     let head = &line[..line.len().min(HEAD)];
     let shown = if head.contains(&b'{') { line } else { head };
-    if memchr::memchr(b':', head).is_none() || !head.iter().any(u8::is_ascii_digit) {
+    if !may_hold_clock(head, shown) {
         return None;
     }
     let text = String::from_utf8_lossy(shown);
@@ -150,4 +149,14 @@ fn clock_of(line: &[u8]) -> Option<Stamps> {
     let unwrapped = prefix::unwrap(&plain);
     Stamps::of(&unwrapped.prefix)
         .or_else(|| Stamps::of(&prefix::peel(&unwrapped.payload, unwrapped.prefix.clone()).prefix))
+}
+
+/// Whether a line may be dated, told from its bytes: most lines without a clock hold no time of day at all, and of JSON
+/// objects only records of loggers are dated.
+fn may_hold_clock(head: &[u8], shown: &[u8]) -> bool {
+    let is_digit = |at: usize| head.get(at).is_some_and(u8::is_ascii_digit);
+    let is_minute = |at: usize| at >= 2 && [at - 2, at - 1, at + 1, at + 2].into_iter().all(is_digit);
+    let is_object = head.trim_ascii_start().starts_with(b"{");
+    (!is_object && memchr_iter(b':', head).any(is_minute))
+        || (head.contains(&b'{') && prefix::may_be_record(shown))
 }

@@ -2,10 +2,10 @@
 //!
 //! The log bench is compared in the same run with ripgrep and grep, which search the same lines for the literals that
 //! the log reader looks for: a reader that watches a log file should cost no more than a search of it. Over an hour of real
-//! engines at INFO, over a flood of DEBUG, over the lines in which the reader finds nothing, as most lines of a healthy fleet
-//! are, and, without a goal, over starts and ends of engines alone and over the corpus of incidents, most lines of which say
-//! something that is kept. One table, on one machine, in processor time, so that the ratios mean something where the
-//! numbers do not.
+//! engines at INFO that serve several requests a second, over a flood of DEBUG, over the lines in which the reader finds
+//! nothing, as most lines of a healthy fleet are, and, without a goal, over an hour with few requests, in which a larger
+//! share of the lines is kept, over starts and ends of engines alone and over the corpus of incidents, most lines of which
+//! say something. One table, on one machine, in processor time, so that the ratios mean something where the numbers do not.
 
 use super::bench;
 use super::figure::{Figure, Goal};
@@ -30,10 +30,15 @@ const GOAL: f64 = 0.8;
 /// Folder of the corpus with logs of real engines.
 const REAL: &str = "evidence";
 
-/// What an engine prints again and again while it serves, by what stands in the line, and how often in an hour: a request a
-/// second, a line of throughput and one of transfers every ten seconds (`VLLM_LOG_STATS_INTERVAL`), a scrape every fifteen.
-const AN_HOUR: [(&[u8], usize); 4] =
-    [(b"/v1/completions ", 3600), (b"Avg prompt ", 360), (b"KV Transfer ", 360), (b"GET /metrics ", 240)];
+/// What an engine prints again and again while it serves, by what stands in the line, and how often in an hour beside its
+/// requests: a line of throughput and one of transfers every ten seconds (`VLLM_LOG_STATS_INTERVAL`), a scrape every fifteen.
+const AN_HOUR: [(&[u8], usize); 3] = [(b"Avg prompt ", 360), (b"KV Transfer ", 360), (b"GET /metrics ", 240)];
+/// What it prints of a request.
+const REQUEST: &[u8] = b"/v1/completions ";
+/// Requests that an engine on a card of its own serves in an hour: five a second.
+const BUSY: usize = 5 * 3600;
+/// One a second.
+const QUIET: usize = 3600;
 
 /// Measures and prints.
 pub(super) fn run() -> Result<Vec<Figure>> {
@@ -51,10 +56,11 @@ pub(super) fn run() -> Result<Vec<Figure>> {
     println!("log: {} MiB of the corpus, repeated; {count} literals", bytes >> 20);
     let irrelevant = directory.path().join("irrelevant.log");
     write_repeated(&irrelevant, &bench(LOG_BENCH, Some(&log), &["--irrelevant"])?)?;
-    let [info, starts, flood] =
-        ["info", "starts", "flood"].map(|name| directory.path().join(name).with_extension("log"));
+    let [info, quiet, starts, flood] =
+        ["info", "quiet", "starts", "flood"].map(|name| directory.path().join(name).with_extension("log"));
     let real = logs(|name| name.starts_with(REAL))?;
-    write_repeated(&info, &an_hour(&real))?;
+    write_repeated(&info, &an_hour(&real, BUSY))?;
+    write_repeated(&quiet, &an_hour(&real, QUIET))?;
     write_repeated(&starts, &at_info(&real).concat())?;
     write_repeated(&flood, &floods(&real).concat())?;
 
@@ -63,6 +69,7 @@ pub(super) fn run() -> Result<Vec<Figure>> {
         ("an hour at INFO", &info, Some(GOAL)),
         ("a flood of DEBUG", &flood, Some(GOAL)),
         ("irrelevant lines", &irrelevant, Some(GOAL)),
+        ("a quiet hour at INFO", &quiet, None),
         ("starts and ends at INFO", &starts, None),
         ("all lines of incidents", &log, None),
     ];
@@ -146,13 +153,18 @@ fn at_info(logs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     lines.filter(|line| !is_debug(line)).map(<[u8]>::to_vec).collect()
 }
 
-/// What the engines print at INFO in an hour: everything once, and between start and end what comes again and again.
-fn an_hour(logs: &[Vec<u8>]) -> Vec<u8> {
+/// What the engines print at INFO in an hour with so many requests: everything once, and between start and end what comes
+/// again and again.
+fn an_hour(logs: &[Vec<u8>], requests: usize) -> Vec<u8> {
     let lines = at_info(logs);
     let holds = |line: &[u8], words: &[u8]| line.windows(words.len()).any(|window| window == words);
-    let again = AN_HOUR.map(|(words, _)| -> Vec<&[u8]> {
-        lines.iter().map(Vec::as_slice).filter(|line| holds(line, words)).collect()
-    });
+    let again: Vec<(Vec<&[u8]>, usize)> = AN_HOUR
+        .iter()
+        .chain([&(REQUEST, requests)])
+        .map(|(words, times)| {
+            (lines.iter().map(Vec::as_slice).filter(|line| holds(line, words)).collect(), *times)
+        })
+        .collect();
     let mut hour = Vec::new();
     for log in logs {
         let mut lines = at_info(std::slice::from_ref(log));
@@ -160,9 +172,8 @@ fn an_hour(logs: &[Vec<u8>]) -> Vec<u8> {
         let end = lines.split_off(ends);
         hour.extend(lines.concat());
         for second in 0..3600 {
-            for ((_, times), lines) in AN_HOUR.iter().zip(&again) {
-                let count = second * times / 3600;
-                if (second + 1) * times / 3600 > count && !lines.is_empty() {
+            for (lines, times) in again.iter().filter(|(lines, _)| !lines.is_empty()) {
+                for count in second * times / 3600..(second + 1) * times / 3600 {
                     hour.extend_from_slice(lines[count % lines.len()]);
                 }
             }

@@ -2,8 +2,10 @@
 //! whichever names its fields go), and data (router hops), which is no log line at all.
 
 use super::{Level, Prefix, Process, Stamp, stamp};
+use aho_corasick::AhoCorasick;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// What a JSON object is.
 #[derive(Debug, Clone, PartialEq)]
@@ -211,6 +213,15 @@ fn journald(object: &mut Map<String, Value>) -> Wrapper {
 
 fn as_u32(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|number| u32::try_from(number).ok())
+}
+
+/// Whether bytes may hold a record or a wrapper: one of the keys under which they keep what was said stands in them.
+pub(in crate::logs) fn may_be_record(bytes: &[u8]) -> bool {
+    static KEYS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        let keys = MESSAGE.iter().chain(&["log", "MESSAGE"]).map(|key| format!("\"{key}\""));
+        AhoCorasick::new(keys).ok()
+    });
+    KEYS.as_ref().is_none_or(|keys| keys.is_match(bytes))
 }
 
 fn first<'a>(object: &'a Map<String, Value>, keys: &[&'static str]) -> Option<(&'static str, &'a Value)> {

@@ -30,6 +30,7 @@ mod ucm;
 mod viewer;
 
 pub(super) use heads::Heads;
+pub(super) use json::may_be_record;
 pub use json::{JsonLine, error_of_answer};
 pub use level::Level;
 pub use noise::without_colours;

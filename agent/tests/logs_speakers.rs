@@ -1,0 +1,80 @@
+//! Whose words a line holds: the engine's, or those of somebody who quotes it or prints the same.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use kvprov_agent::logs::{LogOptions, LogReader};
+use kvprov_agent::source::SourceContext;
+use kvprov_model::observation::Observation;
+use kvprov_packs::Packs;
+use std::sync::LazyLock;
+
+const PACK: &str = r#"
+engine = "vllm"
+
+[[template]]
+id = "vllm-t-severe"
+text = "Waldo of {request_id:id} is gone"
+level = "error"
+kind = "transfer"
+set = { outcome = "failed", cause = "transfer_failed" }
+example = "Waldo of r1 is gone"
+source = "test"
+
+[[template]]
+id = "vllm-t-common"
+text = "Waldo refused for key {key:id}"
+common = true
+kind = "store"
+set = { event = "refused" }
+example = "Waldo refused for key k1"
+source = "test"
+"#;
+
+static PACKS: LazyLock<Packs> = LazyLock::new(|| Packs::from_texts(&[("vllm/test.toml", PACK)]).unwrap());
+
+/// Kinds of what a log says.
+fn kinds(engine: Option<&str>, text: &str) -> Vec<String> {
+    let context = SourceContext {
+        node: "n".into(),
+        worker: None,
+        stream: "e.log".to_owned(),
+        instance: "e.log".to_owned(),
+        generation: 0,
+    };
+    let engine = engine.map(str::to_owned);
+    let options = LogOptions { engine, year: Some(2026), ..LogOptions::default() };
+    let mut reader = LogReader::new(context, options, PACKS.matcher(), &PACKS);
+    let mut seen = Vec::new();
+    let mut sink = |observation: Observation| seen.push(observation.body.kind().to_owned());
+    reader.push(text.as_bytes(), &mut sink);
+    reader.finish(&mut sink);
+    seen
+}
+
+#[test]
+fn the_words_of_an_error_count_at_a_warning_and_worse_and_where_no_level_stands() {
+    for head in ["WARNING 11-29 15:41:00 [a.py:1] ", "ERROR 11-29 15:41:00 [a.py:1] ", ""] {
+        assert_eq!(kinds(Some("vllm"), &format!("{head}Waldo of r1 is gone\n")), ["transfer"], "{head}");
+    }
+}
+
+#[test]
+fn the_words_of_an_error_that_somebody_quotes_at_info_or_debug_are_not_the_engines() {
+    for head in ["INFO 11-29 15:41:00 [a.py:1] asked: ", "DEBUG 11-29 15:41:00 [a.py:1] "] {
+        assert!(kinds(Some("vllm"), &format!("{head}Waldo of r1 is gone\n")).is_empty(), "{head}");
+    }
+}
+
+#[test]
+fn words_that_other_programs_print_count_where_an_engine_speaks() {
+    let line = "Waldo refused for key k1\n";
+    assert_eq!(kinds(Some("vllm"), line), ["store"]);
+    assert_eq!(kinds(None, &format!("(EngineCore pid=7) {line}")), ["store"]);
+    assert_eq!(kinds(None, &format!("ERROR 11-29 15:41:00 [lmcache/a.py:1] {line}")), ["store"]);
+}
+
+#[test]
+fn words_that_other_programs_print_do_not_count_where_nobody_is_known() {
+    for head in ["", "ERROR 11-29 15:41:00 [a.py:1] ", "2018-10-14T03:01:02.670Z WARN: "] {
+        assert!(kinds(None, &format!("{head}Waldo refused for key k1\n")).is_empty(), "{head}");
+    }
+}
