@@ -12,8 +12,7 @@
 
 use kvprov_agent::logs::{LogOptions, LogReader};
 use kvprov_agent::source::SourceContext;
-use kvprov_packs::Packs;
-use memchr::memmem;
+use kvprov_packs::{Packs, Reach};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use std::hint::black_box;
@@ -30,8 +29,6 @@ const WANTED: usize = 128 << 20;
 const CHUNK: usize = 64 << 10;
 /// Runs of each measurement; the best counts.
 const RUNS: usize = 5;
-/// Words that make a line a candidate for what no template knows.
-const SEVERE: [&[u8]; 4] = [b"WARN", b"ERROR", b"CRITICAL", b"FATAL"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,8 +47,8 @@ fn main() {
         return;
     }
     let without_anchor = lines_of(&logs, |line| !matcher.may_matter(line));
-    let irrelevant =
-        lines_of(&without_anchor, |line| SEVERE.iter().all(|word| memmem::find(line, word).is_none()));
+    let reader = reader(packs);
+    let irrelevant = lines_of(&logs, |line| reader.passes_over(line));
     if arguments.iter().any(|argument| argument == "--irrelevant") {
         // A closed pipe is no failure of the bench.
         let _ = std::io::stdout().write_all(&irrelevant);
@@ -60,7 +57,7 @@ fn main() {
     println!("{} bytes of logs, {} anchors", logs.len(), matcher.anchors().len());
     if !arguments.iter().any(|argument| argument == "--only-all") {
         measure("anchors alone, irrelevant lines", &repeated(&irrelevant), |bytes| {
-            let found = matcher.next_candidate(bytes, 0);
+            let found = matcher.next_long_candidate(bytes, 0, Reach::Telling);
             memchr::memchr_iter(b'\n', bytes).count() as u64 + u64::from(found.is_some())
         });
         measure("logs, irrelevant lines", &repeated(&irrelevant), |bytes| read(bytes, packs));
@@ -105,8 +102,7 @@ fn repeated(logs: &[u8]) -> Vec<u8> {
     logs.repeat(WANTED.div_ceil(logs.len().max(1)).max(1))
 }
 
-/// Reads everything; the number of lines.
-fn read(bytes: &[u8], packs: &Packs) -> u64 {
+fn reader(packs: &Packs) -> LogReader<'_> {
     let context = SourceContext {
         node: "bench".into(),
         worker: None,
@@ -115,7 +111,12 @@ fn read(bytes: &[u8], packs: &Packs) -> u64 {
         generation: 0,
     };
     let options = LogOptions { engine: Some("vllm".to_owned()), year: Some(2026), ..LogOptions::default() };
-    let mut reader = LogReader::new(context, options, packs.matcher(), packs);
+    LogReader::new(context, options, packs.matcher(), packs)
+}
+
+/// Reads everything; the number of lines.
+fn read(bytes: &[u8], packs: &Packs) -> u64 {
+    let mut reader = reader(packs);
     let mut sink = |observation| {
         black_box(&observation);
     };

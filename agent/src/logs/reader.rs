@@ -154,6 +154,11 @@ impl<'p> LogReader<'p> {
         }
     }
 
+    /// Whether a line by itself is only counted: nothing in it may matter, and no wrapper may hide what does.
+    pub fn passes_over(&self, line: &[u8]) -> bool {
+        !Wrapping::wraps(line) && !self.candidates.may_matter(line, Reach::Telling)
+    }
+
     /// Whether [`Self::idle`] would tell something.
     pub fn waits(&self) -> bool {
         self.interpreter.waits()

@@ -52,9 +52,14 @@ impl Wrapping {
 
     /// Looks at a line that is parsed anyway.
     pub(super) fn look_at(&mut self, line: &[u8]) {
-        if object_start(line).is_some() || cri_tag(line).is_some() {
+        if Self::wraps(line) {
             self.left = STRAY_AFTER;
         }
+    }
+
+    /// Whether a line is wrapped.
+    pub(super) fn wraps(line: &[u8]) -> bool {
+        object_start(line).is_some() || cri_tag(line).is_some()
     }
 
     /// Whether a search of raw bytes may miss what the line holds.
