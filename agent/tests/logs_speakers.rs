@@ -58,9 +58,32 @@ fn the_words_of_an_error_count_at_a_warning_and_worse_and_where_no_level_stands(
 }
 
 #[test]
-fn the_words_of_an_error_that_somebody_quotes_at_info_or_debug_are_not_the_engines() {
-    for head in ["INFO 11-29 15:41:00 [a.py:1] asked: ", "DEBUG 11-29 15:41:00 [a.py:1] "] {
-        assert!(kinds(Some("vllm"), &format!("{head}Waldo of r1 is gone\n")).is_empty(), "{head}");
+fn the_words_of_an_error_that_somebody_quotes_where_the_engine_says_info_are_not_the_engines() {
+    for head in
+        ["INFO 11-29 15:41:00 [a.py:1] asked: ", "(W pid=7) DEBUG 11-29 15:41:00 [a.py:1] answer: the "]
+    {
+        let line = format!("{head}Waldo of r1 is gone\n");
+        assert!(kinds(Some("vllm"), &line).is_empty(), "{head}");
+        let often = format!("ERROR 11-29 15:41:00 [a.py:1] Waldo of r1 is gone\n{line}{line}{line}");
+        assert_eq!(kinds(Some("vllm"), &often), ["transfer"], "{head}");
+    }
+}
+
+#[test]
+fn words_at_the_begin_are_the_engines_whatever_level_a_release_gives_them() {
+    let line = "INFO 11-29 15:41:00 [a.py:1] Waldo of r1 is gone\n";
+    assert_eq!(kinds(Some("vllm"), line), ["transfer"]);
+}
+
+#[test]
+fn a_wrapper_that_says_info_of_everything_does_not_speak_for_the_engine() {
+    for line in [
+        r#"{"severity":"INFO","message":"[2026-11-29 15:41:00 TP0] and so Waldo of r1 is gone"}"#,
+        r#"{"level":"info","msg":"and so Waldo of r1 is gone","time":"2026-11-29T15:41:00Z"}"#,
+        "INFO worker.py:7 -- (RayWorkerWrapper pid=12) and so Waldo of r1 is gone",
+        "<30>Nov 29 15:41:00 node engine[7]: and so Waldo of r1 is gone",
+    ] {
+        assert_eq!(kinds(Some("vllm"), &format!("{line}\n")), ["transfer"], "{line}");
     }
 }
 

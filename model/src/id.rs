@@ -130,7 +130,9 @@ impl RequestStem {
             }
         }
         let without = strip_random_suffix(stem);
-        Self(if is_uuid(without) { without } else { stem }.to_owned())
+        // A client that numbers its requests begins with zeros.
+        let is_number = stem[without.len()..].starts_with("-0000");
+        Self(if is_uuid(without) && !is_number { without } else { stem }.to_owned())
     }
 
     /// The text of the stem.
@@ -175,9 +177,13 @@ mod tests {
         assert_eq!(of(uuid), uuid);
         assert_eq!(of(&format!("{uuid}-7a11c0de")), uuid);
         assert_eq!(of("0123456789abcdef0123456789abcdef-7a11c0de"), "0123456789abcdef0123456789abcdef");
-        for other in
-            ["job-7a11c0de", "5f0b6c3e-7a11c0de", &format!("{uuid}-7A11C0DE"), &format!("{uuid}-7a11c0d")]
-        {
+        for other in [
+            "job-7a11c0de",
+            "5f0b6c3e-7a11c0de",
+            &format!("{uuid}-0000001b"),
+            &format!("{uuid}-7A11C0DE"),
+            &format!("{uuid}-7a11c0d"),
+        ] {
             assert_eq!(of(other), other);
         }
     }

@@ -113,6 +113,14 @@ impl Match<'_> {
         settings
     }
 
+    /// Whether the message begins with the template's words, or with what the template reads before them.
+    pub fn begins(&self, message: &str) -> bool {
+        match self.template.segments.first() {
+            Some(Segment::Literal(literal)) => message.trim_start().starts_with(literal.trim()),
+            _ => true,
+        }
+    }
+
     /// Whether another match is of the same template, and the same was read.
     pub fn says_the_same(&self, other: &Self) -> bool {
         std::ptr::eq(self.template, other.template)

@@ -28,6 +28,15 @@ pub(super) struct Folds {
     clock: u64,
 }
 
+/// A message as printed, where it alone tells all that the statement says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'s> {
+    /// The message.
+    pub(super) text: &'s str,
+    /// It counts at a warning or worse only, wherever it does not stand alone.
+    pub(super) severe: bool,
+}
+
 /// Where, when and how often a statement was made.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
@@ -35,6 +44,8 @@ pub(super) struct Moment {
     index: u32,
     wall: Option<WallTime>,
     times: i64,
+    /// Whether the engine says that nothing is amiss.
+    low: bool,
 }
 
 /// How the line of a statement was read.
@@ -54,6 +65,7 @@ struct Open {
     used: u64,
     /// The message as printed, where it alone tells all that the statement says.
     words: String,
+    severe: bool,
     /// Whether it is found by them.
     by_words: bool,
     /// Whether a line came that was a known head and these words, and nothing else.
@@ -65,7 +77,7 @@ struct Open {
 impl Moment {
     /// That of a line which is one statement.
     pub(super) fn of_line(place: Place, wall: WallTime) -> Self {
-        Self { place, index: OWN, wall: Some(wall), times: 1 }
+        Self { place, index: OWN, wall: Some(wall), times: 1, low: true }
     }
 
     /// That of a statement.
@@ -75,6 +87,7 @@ impl Moment {
             index: statement.ordinal * PER_STATEMENT + OWN,
             wall: statement.wall,
             times: i64::from(statement.prefix.repeated),
+            low: statement.prefix.is_low_by_itself(),
         }
     }
 }
@@ -89,7 +102,7 @@ impl Folds {
         key: String,
         telling: Telling,
         times: i64,
-        words: Option<&str>,
+        words: Option<Words<'_>>,
         tell: &mut dyn FnMut(Telling),
     ) {
         self.clock += 1;
@@ -97,7 +110,7 @@ impl Folds {
             let wall = telling.wall;
             open.telling = telling;
             open.repeat(times, wall, self.clock, tell);
-            if words.is_some_and(|words| words == open.words) {
+            if words.is_some_and(|words| words.text == open.words) {
                 if !open.by_words {
                     open.by_words = true;
                     open.exact = false;
@@ -110,7 +123,7 @@ impl Folds {
                 self.by_words.remove(open.words.as_str());
             }
             open.words.clear();
-            open.words.push_str(words.unwrap_or_default());
+            open.words.push_str(words.map_or("", |words| words.text));
             return;
         }
         if self.open.len() >= MAX_OPEN {
@@ -120,9 +133,10 @@ impl Folds {
         set_times(&mut first.body, times, times > 1);
         let told_at = telling.wall;
         tell(first);
-        let words = words.unwrap_or_default().to_owned();
+        let severe = words.is_some_and(|words| words.severe);
+        let words = words.map_or("", |words| words.text).to_owned();
         let used = self.clock;
-        let open = Open { telling, untold: 0, told_at, used, words, by_words: false, exact: false };
+        let open = Open { telling, untold: 0, told_at, used, words, severe, by_words: false, exact: false };
         self.open.insert(key, open);
     }
 
@@ -140,6 +154,9 @@ impl Folds {
         let Some(open) = self.by_words.get(words).and_then(|key| self.open.get_mut(key)) else {
             return false;
         };
+        if open.severe && moment.low {
+            return false;
+        }
         match line {
             Line::Read { exact } => open.exact |= exact,
             Line::Bytes if !open.exact => return false,
@@ -251,14 +268,15 @@ mod tests {
 
     fn moment(second: i64) -> Moment {
         let place = Place { position: second as u64, offset: second as u64 };
-        Moment { place, index: 0, wall: Some(WallTime(second * SECOND)), times: 1 }
+        Moment { place, index: 0, wall: Some(WallTime(second * SECOND)), times: 1, low: false }
     }
 
     fn said(folds: &mut Folds, words: &str, second: i64) -> Vec<Telling> {
-        let Moment { place, index, wall, times } = moment(second);
+        let Moment { place, index, wall, times, .. } = moment(second);
         let body = Body::Transfer(Transfer::default());
         let telling = Telling { place, index, wall, says: words.to_owned(), body };
         let mut told = Vec::new();
+        let words = Words { text: words, severe: false };
         folds.add("key".to_owned(), telling, times, Some(words), &mut |telling| told.push(telling));
         told
     }

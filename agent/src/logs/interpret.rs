@@ -105,6 +105,8 @@ pub(super) struct Interpreter<'p> {
     /// When the line was taken, for sources whose lines come dated.
     taken: Option<WallTime>,
     pub(super) answers: Answers,
+    /// Whether a line was read that only an engine prints.
+    pub(super) has_spoken: bool,
     pub(super) room: Room,
 }
 
@@ -143,6 +145,7 @@ impl<'p> Interpreter<'p> {
             exact_at: None,
             taken: None,
             answers: Answers::default(),
+            has_spoken: false,
             room: Room::default(),
         }
     }
@@ -167,6 +170,7 @@ impl<'p> Interpreter<'p> {
         self.news = News::default();
         self.last_severe = None;
         self.answers = Answers::default();
+        self.has_spoken = false;
         self.names = Names::default();
     }
 
@@ -206,6 +210,11 @@ impl<'p> Interpreter<'p> {
     /// How far the search for lines has to reach: to those without meaning only while they are told or kept.
     pub(super) fn reach(&self) -> Reach {
         if self.answers.is_wanted() { Reach::Every } else { Reach::Telling }
+    }
+
+    /// A line that is not read has a clock.
+    pub(super) fn passed(&mut self, stamps: Stamps) {
+        self.last_wall = self.clock.place(stamps).or(self.last_wall);
     }
 
     /// Whether the next line has to be seen, even if nothing in it matters by itself.

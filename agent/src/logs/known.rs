@@ -5,9 +5,8 @@
 use super::candidates::names_kv_module;
 use super::counts::Outcome;
 use super::emit::{OWN, Statement};
-use super::fold::set_times;
+use super::fold::{Words, set_times};
 use super::interpret::{Interpreter, Out};
-use super::prefix::{Level, Prefix};
 use kvprov_model::observation::{Body, Worker};
 use kvprov_model::value::Value;
 use kvprov_packs::{Match, Template};
@@ -24,6 +23,7 @@ impl<'p> Interpreter<'p> {
             self.unknown(statement, out);
             return;
         }
+        self.has_spoken |= !found.template.common;
         self.record_known(statement, found, out);
         self.note_known(statement, found.template, out);
         if found.is_meaningless() && found.implies().is_empty() {
@@ -44,13 +44,15 @@ impl<'p> Interpreter<'p> {
 
     /// Whether the words are a template's and not the engine's own: a prompt that is logged, a program beside it.
     fn is_of_another(&self, statement: &Statement<'_>, found: &Match<'p>) -> bool {
-        let Prefix { level, process, module, .. } = &statement.prefix;
-        let is_too_low = level.is_some_and(|level| level < Level::Warning) && found.template.is_severe();
+        let prefix = &statement.prefix;
+        let is_quoted =
+            prefix.is_low_by_itself() && found.template.is_severe() && !found.begins(&statement.message);
         let an_engine_speaks = || {
             let is_known = self.engine.as_deref().is_some_and(|engine| self.packs.knows_engine(engine));
-            is_known || process.is_some() || module.as_deref().is_some_and(names_kv_module)
+            let names_one = prefix.module.as_deref().is_some_and(names_kv_module);
+            is_known || self.has_spoken || prefix.process.is_some() || prefix.rank.is_some() || names_one
         };
-        is_too_low || (found.template.common && !an_engine_speaks())
+        is_quoted || (found.template.common && !an_engine_speaks())
     }
 
     /// Takes a statement of which only that it was said matters.
@@ -88,7 +90,9 @@ impl<'p> Interpreter<'p> {
         let telling = statement.tell(OWN, found.says(), body);
         if found.folds() {
             let key = fold_key(&found.template.id, &telling.body);
-            self.folds.add(key, telling, times, words_of(statement, found), out.tell);
+            let words =
+                words_of(statement, found).map(|text| Words { text, severe: found.template.is_severe() });
+            self.folds.add(key, telling, times, words, out.tell);
             return;
         }
         let mut telling = telling;

@@ -138,7 +138,8 @@ fn nearest(above: &[u8], line: u64, oldest: u64) -> Option<(u64, Stamps)> {
     None
 }
 
-fn clock_of(line: &[u8]) -> Option<Stamps> {
+/// The clock of a line that is not parsed.
+pub(super) fn clock_of(line: &[u8]) -> Option<Stamps> {
     let head = &line[..line.len().min(HEAD)];
     let shown = if head.contains(&b'{') { line } else { head };
     if !may_hold_clock(head, shown) {

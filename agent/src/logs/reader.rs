@@ -12,7 +12,7 @@ use super::clock::Stamps;
 use super::counts::{LineCounts, Outcome};
 use super::emit::Telling;
 use super::interpret::{Interpreter, Logical, Out};
-use super::lookback::Lookback;
+use super::lookback::{self, Lookback};
 use super::prefix::{self, Unwrapped};
 use super::redact::Recorder;
 use super::rejoin::{Copied, Rejoined, Rejoiner};
@@ -27,6 +27,9 @@ use std::borrow::Cow;
 pub const MAX_LINE: usize = 1 << 20;
 /// Bytes that are searched at once. Not above [`MAX_LINE`], so that only a line over several of them is too long.
 const SLICE: usize = 256 << 10;
+
+/// Of so many lines in which nothing matters the clock of one is read.
+const CLOCK_EVERY: u64 = 1024;
 
 /// What is known about a log beforehand.
 #[derive(Debug, Clone, Default)]
@@ -353,8 +356,20 @@ impl<'p> LogReader<'p> {
         true
     }
 
-    /// Counts lines in which nothing matters.
+    /// Counts lines in which nothing matters. Of every so many the clock is read, so that a clock without year or zone is
+    /// placed behind months of silence too.
     fn skip(&mut self, lines: &[u8]) {
+        let before = self.lines;
+        self.count_ignored(lines);
+        let read = self.lines - self.lines % CLOCK_EVERY;
+        if read > before
+            && let Some(stamps) = lookback::clock_of(nth_line(lines, read - before))
+        {
+            self.interpreter.passed(stamps);
+        }
+    }
+
+    fn count_ignored(&mut self, lines: &[u8]) {
         let ends = memchr::memchr_iter(b'\n', lines).count() as u64;
         let open = u64::from(lines.last().is_some_and(|last| *last != b'\n'));
         self.lines += ends + open;
@@ -362,7 +377,7 @@ impl<'p> LogReader<'p> {
         self.counts.ignored += ends + open;
     }
 
-    /// A line where lines are looked at one by one.
+    /// A line where lines are looked at one by one; what a line without meaning says of clocks is learnt there.
     fn one_line(&mut self, region: &[u8], start: usize, end: usize, sink: Sink<'_>) {
         let line = &region[start..end];
         if memchr(0, line).is_some() {
@@ -377,7 +392,7 @@ impl<'p> LogReader<'p> {
             || self.rejoiner.is_some()
             || self.interpreter.wants_next_line()
             || self.assembly.is_open()
-            || self.candidates.may_matter(line, self.reach());
+            || self.candidates.may_matter(line, Reach::Every);
         if wanted {
             self.physical(region, start, end, sink);
         } else {
@@ -454,4 +469,14 @@ impl<'p> LogReader<'p> {
         interpreter
             .line(logical, &mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
     }
+}
+
+/// The line of a number from 1, without its end.
+fn nth_line(lines: &[u8], number: u64) -> &[u8] {
+    let ends = || memchr::memchr_iter(b'\n', lines);
+    let start = match usize::try_from(number.saturating_sub(2)) {
+        Ok(before) if number > 1 => ends().nth(before).map_or(lines.len(), |end| end + 1),
+        _ => 0,
+    };
+    &lines[start..line_end(lines, start)]
 }

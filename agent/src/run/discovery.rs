@@ -398,6 +398,9 @@ impl Found {
         let pids = worker.processes.iter().map(|process| process.key.pid);
         for file in self.named_logs.of_worker(&worker.id, pids, arguments) {
             let what = format!("the log {}, which the configuration names", file.path.display());
+            if let Some(left) = self.present.get_mut(&worker.id) {
+                left.logs.push(file.path.clone());
+            }
             let _ = reports.send(Report::Output { worker: worker.id.to_string(), what });
             let source = Source {
                 path: file.path,

@@ -36,7 +36,7 @@ impl NamedLogs {
         }
         let all: Vec<String> = pids.filter_map(arguments).collect();
         let names = |file: &LogFile| {
-            file.of.as_deref().is_some_and(|words| all.iter().any(|arguments| arguments.contains(words)))
+            file.of.as_deref().is_some_and(|words| all.iter().any(|arguments| holds(arguments, words)))
         };
         let found: Vec<usize> = open.into_iter().filter(|file| names(&self.files[*file])).collect();
         self.told.extend(found.iter().map(|file| (worker.clone(), *file)));
@@ -47,6 +47,16 @@ impl NamedLogs {
     pub(super) fn leave(&mut self, worker: &WorkerId) {
         self.told.retain(|(of, _)| of != worker);
     }
+}
+
+/// Whether words stand among arguments as whole ones: `--port 800` is not in `--port 8001`.
+fn holds(arguments: &str, words: &str) -> bool {
+    let words = words.trim();
+    let is_whole = |at: usize| {
+        let (before, behind) = (&arguments[..at], &arguments[at + words.len()..]);
+        (before.is_empty() || before.ends_with(' ')) && (behind.is_empty() || behind.starts_with(' '))
+    };
+    !words.is_empty() && arguments.match_indices(words).any(|(at, _)| is_whole(at))
 }
 
 #[cfg(test)]
@@ -77,6 +87,15 @@ mod tests {
         assert_eq!(of(&p, &[7]), []);
         logs.leave(&p);
         assert_eq!(logs.of_worker(&p, [7].into_iter(), arguments).len(), 1);
+    }
+
+    #[test]
+    fn only_whole_arguments_name_a_process() {
+        assert!(holds("vllm serve /models/a --port 8001", "/models/a"));
+        assert!(holds("vllm serve /models/a --port 8001", " --port 8001 "));
+        for other in ["--port 800", "/models", "", " ", "llm serve"] {
+            assert!(!holds("vllm serve /models/a --port 8001", other), "{other:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::logs::LogOptions;
 use kvprov_model::clock::WallTime;
-use kvprov_model::id::{NodeId, WorkerId};
+use kvprov_model::id::{NodeId, WorkerId, hex};
+use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 
 /// A source by its number, for as long as the follower lives.
@@ -47,8 +48,10 @@ impl Source {
     /// Who speaks in a file of this source.
     pub(super) fn speaker(&self) -> WorkerId {
         self.worker.clone().unwrap_or_else(|| {
+            // Files of one name in several folders are several workers.
             let name = self.path.file_stem().unwrap_or_default().to_string_lossy();
-            WorkerId::from(format!("{}/{name}", self.node).as_str())
+            let digest = Sha256::digest(self.path.as_os_str().as_encoded_bytes());
+            WorkerId::from(format!("{}/{name}-{}", self.node, hex(&digest[..4])).as_str())
         })
     }
 

@@ -161,6 +161,14 @@ impl<'a> Prefix<'a> {
             && self.pod == first.pod
     }
 
+    /// Whether the engine itself says that nothing is amiss. A wrapper says so of everything on standard output; only the
+    /// forms that print their own clock and place are taken at their word.
+    pub fn is_low_by_itself(&self) -> bool {
+        self.level.is_some_and(|level| level < Level::Warning)
+            && self.engine.is_some()
+            && self.source_line.is_some()
+    }
+
     /// Whether a line behind a message has no prefix of its own: nothing, or only the process that a wrapper puts before
     /// every line.
     pub fn is_bare_behind(&self, first: &Prefix<'_>) -> bool {

@@ -31,6 +31,8 @@ pub(super) fn add(
     }
     let baseline = member.number(fact::LOCAL_COMPUTE_BASELINE).unwrap_or(1.0);
     let block = member.number(fact::BLOCK_SIZE).unwrap_or(16.0);
+    let size = |of: &str| member.number(of).unwrap_or(1.0).max(1.0);
+    let ranks = size(fact::TP_SIZE) * size(fact::PP_SIZE);
     let explained = Explained::by_routers(view, worker);
     let nobody = BTreeSet::new();
     let mut early = Early::default();
@@ -62,9 +64,10 @@ pub(super) fn add(
         if near_trouble || (told && explained.covers(interval, answered)) {
             continue;
         }
-        // Prompts that transfers brought were not computed here.
-        let here = (answered - interval.increase(counter::TRANSFERS_SUCCEEDED)).max(1.0);
-        let unexplained = explained.remaining(interval, above, here);
+        // Prompts that transfers brought were not computed here. Every rank counts its own.
+        let brought = interval.increase(counter::TRANSFERS_SUCCEEDED) / ranks;
+        let here = if brought < answered { answered - brought } else { answered };
+        let unexplained = explained.remaining(interval, above, answered, here);
         if unexplained / answered < block || unexplained < 1.0 {
             continue;
         }
@@ -190,14 +193,15 @@ impl Explained {
         self.legs.iter().filter(|end| interval.contains(**end)).count() as f64 >= answered
     }
 
-    /// The tokens of an interval that remain unexplained. A limit explains short prompts where nobody counts decisions.
-    fn remaining(&self, interval: &Interval, above: f64, prompts: f64) -> f64 {
+    /// The tokens of an interval that remain unexplained, of so many answered prompts and those of them that no transfer
+    /// brought. A limit explains short prompts where nobody counts decisions.
+    fn remaining(&self, interval: &Interval, above: f64, answered: f64, here: f64) -> f64 {
         let mut counted = self
             .decisions
             .iter()
             .filter(|d| d.contains(interval.until) || interval.contains(d.until))
             .peekable();
-        if counted.peek().is_none() && above / prompts <= self.limit {
+        if counted.peek().is_none() && above / answered <= self.limit {
             return 0.0;
         }
         let by_legs: f64 = self
@@ -208,7 +212,7 @@ impl Explained {
             .map(|(.., tokens)| tokens)
             .sum();
         let decided: f64 = counted.map(|d| d.increase(counter::ROUTED_DECODE_ONLY)).sum();
-        let by_decisions = above * (decided / prompts).min(1.0);
+        let by_decisions = above * (decided / here).min(1.0);
         (above - by_legs - by_decisions).max(0.0)
     }
 }

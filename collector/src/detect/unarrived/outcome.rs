@@ -238,16 +238,18 @@ impl Decided {
         if self.proven || !is_nameless || !trouble.from_store || trouble.cause != Cause::LoadMiss {
             return true;
         }
-        let Some(failure) = trouble.proofs.first() else { return true };
-        match short_load::promise_before(view, worker, failure) {
-            Promise::Nothing => false,
-            Promise::One(lookup, id) => {
+        let mut promises =
+            trouble.proofs.iter().map(|failure| short_load::promise_before(view, worker, failure));
+        match promises.next() {
+            Some(Promise::Nothing) => promises.any(|promise| !matches!(promise, Promise::Nothing)),
+            Some(Promise::One(lookup, id)) => {
+                drop(promises);
                 trouble.stem = Some(RequestStem::of(&id));
                 trouble.ids.insert(id);
                 trouble.answered(&lookup);
                 true
             }
-            Promise::Untold | Promise::Several => true,
+            Some(Promise::Untold) | None => true,
         }
     }
 

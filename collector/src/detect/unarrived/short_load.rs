@@ -10,6 +10,7 @@ use kvprov_model::clock::SECOND;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, CacheUse, Observation, Tier};
+use std::collections::BTreeMap;
 
 /// A load without a request id belongs to the last lookup that still waits for one, within this time. Ranks tell one
 /// load within it too.
@@ -104,43 +105,50 @@ pub fn tells_by_name(view: &View<'_>, worker: &WorkerId, statement: &Observation
 
 /// What lookups shortly before a failure that names no request promised.
 pub enum Promise {
-    /// No lookup is told.
-    Untold,
-    /// Every lookup found nothing.
+    /// There were lookups, none ever found anything, and nothing was loaded.
     Nothing,
-    /// One request alone was promised something and has seen no load: its lookup and its id.
+    /// One request alone waited for what it was promised, and got it at no time: its lookup and its id.
     One(Box<Observation>, String),
-    /// More than one, or a load came.
-    Several,
+    /// More than one, none, or what it was is not told.
+    Untold,
 }
 
 /// What lookups promised before a failure.
 pub fn promise_before(view: &View<'_>, worker: &WorkerId, failure: &Observation) -> Promise {
     let observations = view.worker(worker);
-    let mut promises: Vec<(&Observation, &str)> = Vec::new();
-    let mut lookups = 0_usize;
+    let Some(failed) = failure.envelope.wall else { return Promise::Untold };
+    let mut open: BTreeMap<RequestStem, (&Observation, &str, i64)> = BTreeMap::new();
+    let (mut lookups, mut is_served, mut is_promised) = (0_usize, false, false);
     for (observation, used) in in_order(&observations) {
-        let is_before = match (observation.envelope.wall, failure.envelope.wall) {
-            (Some(looked_up), Some(failed)) => (0..=LOAD_AFTER_LOOKUP).contains(&failed.since(looked_up)),
-            _ => false,
+        let (Some(told), Some(id)) = (observation.envelope.wall, used.request_id.as_deref()) else {
+            continue;
         };
-        let Some(id) = used.request_id.as_deref().filter(|_| is_before) else { continue };
-        if used.retrieved.is_some() {
-            promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
+        let stem = RequestStem::of(id);
+        if let Some(retrieved) = used.retrieved {
+            // What comes after the failure was not what failed.
+            let is_kept = open.get(&stem).is_some_and(|(.., needed)| told > failed && retrieved < *needed);
+            is_served |= told <= failed;
+            if !is_kept {
+                open.remove(&stem);
+            }
             continue;
         }
-        let Some(needed) = used.needed.or(used.hit).or(used.keys) else { continue };
-        lookups += 1;
+        let Some(needed) = used.needed.or(used.hit).or(used.keys).filter(|_| told <= failed) else {
+            continue;
+        };
+        lookups += usize::from(failed.since(told) <= LOAD_AFTER_LOOKUP);
         if needed > 0 {
-            promises.retain(|(_, held)| RequestStem::of(held) != RequestStem::of(id));
-            promises.push((observation, id));
+            is_promised = true;
+            open.insert(stem, (observation, id, needed));
         }
     }
-    match promises.as_slice() {
-        [(lookup, id)] => Promise::One(Box::new((*lookup).clone()), (*id).to_owned()),
-        [] if lookups == 0 => Promise::Untold,
-        [] => Promise::Nothing,
-        _ => Promise::Several,
+    let mut waiting = open.into_values();
+    match (waiting.next(), waiting.next()) {
+        (Some((lookup, id, _)), None) if near(lookup, failure) => {
+            Promise::One(Box::new(lookup.clone()), id.to_owned())
+        }
+        (None, _) if lookups > 0 && !is_served && !is_promised => Promise::Nothing,
+        _ => Promise::Untold,
     }
 }
 

@@ -389,7 +389,14 @@ fn add_own_lease(view: &View<'_>, worker: &WorkerId, trouble: &mut Trouble) {
     let Some(stem) = &trouble.stem else { return };
     for observation in view.request(stem).iter().filter(|o| o.envelope.worker.as_ref() != Some(worker)) {
         let Body::Lease(lease) = &observation.body else { continue };
-        if lease.state == Some(LeaseState::Expired) && lease.readers == Some(0) {
+        let is_near = match (observation.envelope.wall, trouble.first, trouble.last) {
+            (Some(ended), Some(first), Some(last)) => {
+                ended.plus(LONGEST_LEASE) >= first && last.plus(LONGEST_LEASE) >= ended
+            }
+            _ => false,
+        };
+        let is_unread = lease.state == Some(LeaseState::Expired) && lease.readers == Some(0);
+        if is_near && is_unread && trouble.proofs.len() < MAX_PROOFS {
             trouble.ids.extend(printed_ids(observation).into_iter().map(str::to_owned));
             trouble.answered(observation);
         }
