@@ -180,7 +180,8 @@ fn widened(piece: &str, mut begin: usize, mut end: usize, may_wrap: bool) -> &st
     let bytes = piece.as_bytes();
     while end - begin < MIN_LEN {
         let is_beside = |at: usize| {
-            bytes.get(at).is_some_and(|byte| !byte.is_ascii_alphanumeric() && !(may_wrap && *byte == b' '))
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || (may_wrap && *byte == b' ');
+            bytes.get(at).is_some_and(|byte| !is_part(byte))
         };
         if is_beside(end) && bytes[end - 1] != b' ' {
             end += 1;
