@@ -10,7 +10,7 @@
 //! bytes outside ASCII stand in no anchor, because wrappers escape them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
 /// Shortest anchor where the text has one as long, in bytes: the longer all are, the faster the search.
 pub(crate) const MIN_LEN: usize = 8;
@@ -44,8 +44,15 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
         (0..offers.len()).partition(|offer| offers[*offer].is_silent);
     let without_meaning: Vec<&str> =
         silent.iter().flat_map(|offer| offers[*offer].literals.iter().copied()).collect();
+    // Few candidates begin with bytes that stand in such a text at all.
+    let begins: HashSet<&[u8]> =
+        without_meaning.iter().flat_map(|text| text.as_bytes().windows(SHORTEST)).collect();
+    let stands = |anchor: &str| {
+        let may_stand = anchor.as_bytes().get(..SHORTEST).is_none_or(|begin| begins.contains(begin));
+        may_stand && without_meaning.iter().any(|text| text.contains(anchor))
+    };
     for offer in &telling {
-        keep_away(&mut candidates[*offer], &without_meaning);
+        keep_away(&mut candidates[*offer], &stands);
     }
     let mut anchors = Vec::new();
     let mut chosen = vec![None; offers.len()];
@@ -58,9 +65,8 @@ pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) 
     (anchors, chosen)
 }
 
-/// Drops candidates that stand in other texts, as long as a good one is left.
-fn keep_away(candidates: &mut BTreeMap<String, u32>, texts: &[&str]) {
-    let stands = |anchor: &str| texts.iter().any(|text| text.contains(anchor));
+/// Drops candidates that stand in texts without meaning, as long as a good one is left.
+fn keep_away(candidates: &mut BTreeMap<String, u32>, stands: &dyn Fn(&str) -> bool) {
     let good_and_own = |(anchor, rarity): (&String, &u32)| *rarity >= GOOD && !stands(anchor);
     if candidates.iter().any(good_and_own) {
         candidates.retain(|anchor, _| !stands(anchor));
