@@ -1,7 +1,9 @@
 //! A line that repeats an earlier one is known by its bytes; what is told is what reading each line tells.
 
-use kvprov_agent::logs::{LineCounts, LogOptions, LogReader};
-use kvprov_agent::source::SourceContext;
+#[path = "support/log.rs"]
+mod log;
+
+use kvprov_agent::logs::LineCounts;
 use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
 use proptest::prelude::*;
@@ -29,27 +31,9 @@ const LINES: &[&str] = &[
 ];
 
 fn read(text: &str, chunk: usize, line_by_line: bool) -> (Vec<Observation>, LineCounts) {
-    let context = SourceContext {
-        node: "n".into(),
-        worker: Some("w".into()),
-        stream: "e.log".to_owned(),
-        instance: "w/e.log".to_owned(),
-        generation: 0,
-    };
-    let packs = Packs::builtin();
-    let options = LogOptions { engine: Some("vllm".to_owned()), year: Some(2026), ..LogOptions::default() };
-    let mut reader = LogReader::new(context, options, packs.matcher(), packs);
-    if line_by_line {
-        // What is recorded has to be seen whole.
-        reader.record();
-    }
-    let mut seen = Vec::new();
-    let mut sink = |observation: Observation| seen.push(observation);
-    for chunk in text.as_bytes().chunks(chunk) {
-        reader.push(chunk, &mut sink);
-    }
-    reader.finish(&mut sink);
-    (seen, *reader.counts())
+    let reader = log::reader(Packs::builtin(), log::options_of("vllm"));
+    let reader = if line_by_line { log::recording(reader) } else { reader };
+    log::read(reader, text.as_bytes().chunks(chunk))
 }
 
 /// Picks of lines, each with the second in which it is said.

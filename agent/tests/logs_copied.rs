@@ -1,8 +1,10 @@
 //! Text that a person copied from a terminal, with a small pack of this test's own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use kvprov_agent::logs::{Copied, LineCounts, LogOptions, LogReader};
-use kvprov_agent::source::SourceContext;
+#[path = "support/log.rs"]
+mod log;
+
+use kvprov_agent::logs::{Copied, LineCounts, LogOptions};
 use kvprov_model::observation::Observation;
 use kvprov_packs::Packs;
 use std::sync::LazyLock;
@@ -41,31 +43,13 @@ WARNING 10-16 17:22:57 [w.py:9] Lifting garply of request r2 which 3 workers had
 4 more are waiting
 last line without an end";
 
-fn options() -> LogOptions {
-    LogOptions { engine: Some("vllm".to_owned()), year: Some(2026), ..LogOptions::default() }
-}
-
 fn read_copied(text: &str) -> (Vec<Observation>, LineCounts) {
     let copied = Some(Copied::of(text.as_bytes()));
-    read_with(LogOptions { copied, ..options() }, &[text.as_bytes()])
+    read_with(LogOptions { copied, ..log::options_of("vllm") }, &[text.as_bytes()])
 }
 
 fn read_with(options: LogOptions, chunks: &[&[u8]]) -> (Vec<Observation>, LineCounts) {
-    let context = SourceContext {
-        node: "n".into(),
-        worker: Some("w".into()),
-        stream: "e.log".to_owned(),
-        instance: "w/e.log".to_owned(),
-        generation: 0,
-    };
-    let mut seen = Vec::new();
-    let mut reader = LogReader::new(context, options, PACKS.matcher(), &PACKS);
-    let mut sink = |observation: Observation| seen.push(observation);
-    for chunk in chunks {
-        reader.push(chunk, &mut sink);
-    }
-    reader.finish(&mut sink);
-    (seen, *reader.counts())
+    log::read(log::reader(&PACKS, options), chunks.iter().copied())
 }
 
 #[test]
@@ -88,13 +72,13 @@ fn a_copied_message_says_the_same_wherever_a_terminal_broke_it() {
 #[test]
 fn a_copied_text_whose_lines_are_whole_is_read_as_it_stands() {
     let (seen, counts) = read_copied(WHOLE);
-    assert_eq!((seen, counts), read_with(options(), &[WHOLE.as_bytes()]));
+    assert_eq!((seen, counts), read_with(log::options_of("vllm"), &[WHOLE.as_bytes()]));
 }
 
 #[test]
 fn a_copied_text_gives_the_same_in_any_cutting() {
     let bytes = WHOLE.as_bytes();
-    let copied = || LogOptions { copied: Some(Copied::of(bytes)), ..options() };
+    let copied = || LogOptions { copied: Some(Copied::of(bytes)), ..log::options_of("vllm") };
     let whole = read_with(copied(), &[bytes]);
     for size in [1, 7, 44, 1000] {
         let chunks: Vec<&[u8]> = bytes.chunks(size).collect();

@@ -1,8 +1,10 @@
 //! From bytes to observations, with a small pack of this test's own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use kvprov_agent::logs::{LineCounts, LogOptions, LogReader, MAX_LINE};
-use kvprov_agent::source::SourceContext;
+#[path = "support/log.rs"]
+mod log;
+
+use kvprov_agent::logs::{LineCounts, LogReader, MAX_LINE};
 use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
 use std::sync::LazyLock;
@@ -108,26 +110,12 @@ example = '{"t": 1795967062.5, "hop": "P", "rid": "r1"}'
 
 static PACKS: LazyLock<Packs> = LazyLock::new(|| Packs::from_texts(&[("vllm/test.toml", PACK)]).unwrap());
 
-fn options() -> LogOptions {
-    LogOptions { engine: Some("vllm".to_owned()), year: Some(2026), ..LogOptions::default() }
+fn reader() -> LogReader<'static> {
+    log::reader(&PACKS, log::options_of("vllm"))
 }
 
 fn read_in(chunks: &[&[u8]]) -> (Vec<Observation>, LineCounts) {
-    let context = SourceContext {
-        node: "n".into(),
-        worker: Some("w".into()),
-        stream: "e.log".to_owned(),
-        instance: "w/e.log".to_owned(),
-        generation: 0,
-    };
-    let mut seen = Vec::new();
-    let mut reader = LogReader::new(context, options(), PACKS.matcher(), &PACKS);
-    let mut sink = |observation: Observation| seen.push(observation);
-    for chunk in chunks {
-        reader.push(chunk, &mut sink);
-    }
-    reader.finish(&mut sink);
-    let counts = *reader.counts();
+    let (seen, counts) = log::read(reader(), chunks.iter().copied());
     assert_eq!(counts.matched + counts.ignored + counts.unparsed, counts.total, "{counts:?}");
     (seen, counts)
 }
@@ -460,18 +448,7 @@ fn nothing_that_a_client_wrote_is_kept() {
 
 #[test]
 fn of_an_endless_line_only_the_head_is_kept() {
-    let mut reader = LogReader::new(
-        SourceContext {
-            node: "n".into(),
-            worker: None,
-            stream: "s".into(),
-            instance: "s".into(),
-            generation: 0,
-        },
-        options(),
-        PACKS.matcher(),
-        &PACKS,
-    );
+    let mut reader = reader();
     let mut seen = Vec::new();
     let mut sink = |observation: Observation| seen.push(observation);
     reader.push(b"Recovered waldo: 7 tokens ", &mut sink);

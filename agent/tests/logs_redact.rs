@@ -2,32 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stderr, reason = "the table of what is not read alike")]
 
+#[path = "support/log.rs"]
+mod log;
+
 use kvprov_agent::bundle::{Bundle, InputKind};
 use kvprov_agent::logs::{LogOptions, LogReader};
-use kvprov_agent::source::SourceContext;
 use kvprov_model::observation::{Body, Observation};
 use kvprov_packs::Packs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 fn reader(options: &LogOptions) -> LogReader<'static> {
-    let context = SourceContext {
-        node: "n".into(),
-        worker: Some("w".into()),
-        stream: "e.log".to_owned(),
-        instance: "w/e.log".to_owned(),
-        generation: 0,
-    };
-    let packs = Packs::builtin();
-    LogReader::new(context, options.clone(), packs.matcher(), packs)
+    log::reader(Packs::builtin(), options.clone())
 }
 
 fn read(options: &LogOptions, bytes: &[u8]) -> Vec<Observation> {
-    let mut seen = Vec::new();
-    let mut reader = reader(options);
-    reader.push(bytes, &mut |observation| seen.push(observation));
-    reader.finish(&mut |observation| seen.push(observation));
-    seen
+    log::read(reader(options), [bytes]).0
 }
 
 /// The recorded form, and which templates could not be kept.

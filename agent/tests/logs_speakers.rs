@@ -1,9 +1,10 @@
 //! Whose words a line holds: the engine's, or those of somebody who quotes it or prints the same.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use kvprov_agent::logs::{LogOptions, LogReader};
-use kvprov_agent::source::SourceContext;
-use kvprov_model::observation::Observation;
+#[path = "support/log.rs"]
+mod log;
+
+use kvprov_agent::logs::LogOptions;
 use kvprov_packs::Packs;
 use std::sync::LazyLock;
 
@@ -33,21 +34,9 @@ static PACKS: LazyLock<Packs> = LazyLock::new(|| Packs::from_texts(&[("vllm/test
 
 /// Kinds of what a log says.
 fn kinds(engine: Option<&str>, text: &str) -> Vec<String> {
-    let context = SourceContext {
-        node: "n".into(),
-        worker: None,
-        stream: "e.log".to_owned(),
-        instance: "e.log".to_owned(),
-        generation: 0,
-    };
-    let engine = engine.map(str::to_owned);
-    let options = LogOptions { engine, year: Some(2026), ..LogOptions::default() };
-    let mut reader = LogReader::new(context, options, PACKS.matcher(), &PACKS);
-    let mut seen = Vec::new();
-    let mut sink = |observation: Observation| seen.push(observation.body.kind().to_owned());
-    reader.push(text.as_bytes(), &mut sink);
-    reader.finish(&mut sink);
-    seen
+    let options = LogOptions { engine: engine.map(str::to_owned), ..log::undeclared() };
+    let (seen, _) = log::read(log::reader(&PACKS, options), [text.as_bytes()]);
+    seen.iter().map(|one| one.body.kind().to_owned()).collect()
 }
 
 #[test]

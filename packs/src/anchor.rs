@@ -10,7 +10,7 @@
 //! bytes outside ASCII stand in no anchor, because wrappers escape them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Shortest anchor where the text has one as long, in bytes: the longer all are, the faster the search.
 pub(crate) const MIN_LEN: usize = 8;
@@ -38,45 +38,77 @@ pub(crate) struct Offer<'t> {
 pub(crate) fn choose(offers: &[Offer<'_>]) -> (Vec<String>, Vec<Option<usize>>) {
     let ranks: HashMap<&str, usize> =
         COMMON.lines().enumerate().map(|(rank, word)| (word.trim(), rank)).collect();
-    let mut candidates: Vec<BTreeMap<String, u32>> =
+    let mut candidates: Vec<BTreeMap<&str, u32>> =
         offers.iter().map(|offer| candidates_of(offer, &ranks)).collect();
     let (silent, telling): (Vec<usize>, Vec<usize>) =
         (0..offers.len()).partition(|offer| offers[*offer].is_silent);
-    let without_meaning: Vec<&str> =
-        silent.iter().flat_map(|offer| offers[*offer].literals.iter().copied()).collect();
-    // Few candidates begin with bytes that stand in such a text at all.
-    let begins: HashSet<&[u8]> =
-        without_meaning.iter().flat_map(|text| text.as_bytes().windows(SHORTEST)).collect();
-    let stands = |anchor: &str| {
-        let may_stand = anchor.as_bytes().get(..SHORTEST).is_none_or(|begin| begins.contains(begin));
-        may_stand && without_meaning.iter().any(|text| text.contains(anchor))
-    };
+    let without_meaning = Texts::of(silent.iter().flat_map(|offer| &offers[*offer].literals).copied());
     for offer in &telling {
-        keep_away(&mut candidates[*offer], &stands);
+        keep_away(&mut candidates[*offer], &without_meaning);
     }
     let mut anchors = Vec::new();
     let mut chosen = vec![None; offers.len()];
     cover(&candidates, &telling, &mut anchors, &mut chosen);
     // An anchor of theirs that stands in a line without meaning anyway serves it too.
     for offer in &silent {
-        chosen[*offer] = anchors.iter().position(|anchor| candidates[*offer].contains_key(anchor));
+        chosen[*offer] = anchors.iter().position(|anchor| candidates[*offer].contains_key(anchor.as_str()));
     }
     cover(&candidates, &silent, &mut anchors, &mut chosen);
     (anchors, chosen)
 }
 
 /// Drops candidates that stand in texts without meaning, as long as a good one is left.
-fn keep_away(candidates: &mut BTreeMap<String, u32>, stands: &dyn Fn(&str) -> bool) {
-    let good_and_own = |(anchor, rarity): (&String, &u32)| *rarity >= GOOD && !stands(anchor);
+fn keep_away(candidates: &mut BTreeMap<&str, u32>, without_meaning: &Texts) {
+    let good_and_own = |(anchor, rarity): (&&str, &u32)| *rarity >= GOOD && !without_meaning.contain(anchor);
     if candidates.iter().any(good_and_own) {
-        candidates.retain(|anchor, _| !stands(anchor));
+        candidates.retain(|anchor, _| !without_meaning.contain(anchor));
     }
+}
+
+/// Texts in which many anchors are looked for.
+struct Texts {
+    /// One after the other, with a byte between them that stands in no anchor.
+    joined: Vec<u8>,
+    /// Every place, by the bytes that begin there.
+    places: Vec<(u64, u32)>,
+}
+
+impl Texts {
+    fn of<'t>(texts: impl Iterator<Item = &'t str>) -> Self {
+        let mut joined = Vec::new();
+        for text in texts {
+            joined.extend_from_slice(text.as_bytes());
+            joined.push(b'\n');
+        }
+        let mut places: Vec<(u64, u32)> =
+            (0..joined.len()).map(|at| (beginning(&joined[at..], 0), at as u32)).collect();
+        places.sort_unstable();
+        Self { joined, places }
+    }
+
+    fn contain(&self, anchor: &str) -> bool {
+        let (least, most) = (beginning(anchor.as_bytes(), 0), beginning(anchor.as_bytes(), u8::MAX));
+        let from = self.places.partition_point(|(begin, _)| *begin < least);
+        self.places[from..]
+            .iter()
+            .take_while(|(begin, _)| *begin <= most)
+            .any(|(_, at)| self.joined[*at as usize..].starts_with(anchor.as_bytes()))
+    }
+}
+
+/// The first eight bytes as a number that is ordered as they are.
+fn beginning(bytes: &[u8], filler: u8) -> u64 {
+    let mut begin = [filler; 8];
+    for (to, from) in begin.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    u64::from_be_bytes(begin)
 }
 
 /// Chooses anchors for those of some offers that have none: a greedy cover, in which the anchor comes first that speaks
 /// for most of them.
 fn cover(
-    candidates: &[BTreeMap<String, u32>],
+    candidates: &[BTreeMap<&str, u32>],
     offers: &[usize],
     anchors: &mut Vec<String>,
     chosen: &mut [Option<usize>],
@@ -119,11 +151,11 @@ pub(crate) fn has_anchor(offer: &Offer<'_>) -> bool {
 }
 
 /// The anchors that are good enough, or else the rarest alone.
-fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
+fn usable<'t>(candidates: &BTreeMap<&'t str, u32>) -> Vec<(&'t str, u32)> {
     let good: Vec<(&str, u32)> = candidates
         .iter()
         .filter(|(_, rarity)| **rarity >= GOOD)
-        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .map(|(text, rarity)| (*text, *rarity))
         .collect();
     if !good.is_empty() {
         return good;
@@ -131,13 +163,13 @@ fn usable(candidates: &BTreeMap<String, u32>) -> Vec<(&str, u32)> {
     candidates
         .iter()
         .max_by_key(|(text, rarity)| (**rarity, text.len()))
-        .map(|(text, rarity)| (text.as_str(), *rarity))
+        .map(|(text, rarity)| (*text, *rarity))
         .into_iter()
         .collect()
 }
 
 /// Every run of words that may be an anchor, with its rarity.
-fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<String, u32> {
+fn candidates_of<'t>(offer: &Offer<'t>, ranks: &HashMap<&str, usize>) -> BTreeMap<&'t str, u32> {
     let mut found = BTreeMap::new();
     for literal in &offer.literals {
         for piece in literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\<>&".contains(c))
@@ -161,7 +193,12 @@ fn candidates_of(offer: &Offer<'_>, ranks: &HashMap<&str, usize>) -> BTreeMap<St
     found
 }
 
-fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mut BTreeMap<String, u32>) {
+fn collect<'t>(
+    piece: &'t str,
+    one_word: bool,
+    ranks: &HashMap<&str, usize>,
+    found: &mut BTreeMap<&'t str, u32>,
+) {
     let words = words_of(piece);
     for begin in 0..words.len() {
         let mut rarity = 0;
@@ -174,7 +211,7 @@ fn collect(piece: &str, one_word: bool, ranks: &HashMap<&str, usize>, found: &mu
                 break;
             }
             if text.len() >= MIN_LEN {
-                found.insert(text.to_owned(), rarity);
+                found.insert(text, rarity);
             }
         }
     }
@@ -201,7 +238,7 @@ fn widened(piece: &str, mut begin: usize, mut end: usize, may_wrap: bool) -> &st
 }
 
 /// The pieces as they are, punctuation and blanks included, for a text whose words are too short.
-fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
+fn whole_pieces<'t>(offer: &Offer<'t>) -> BTreeMap<&'t str, u32> {
     let pieces = offer.literals.iter().flat_map(|literal| {
         literal.split(|c: char| !c.is_ascii() || c.is_ascii_control() || "'\"\\".contains(c))
     });
@@ -209,10 +246,10 @@ fn whole_pieces(offer: &Offer<'_>) -> BTreeMap<String, u32> {
     for piece in pieces {
         let trimmed = piece.trim();
         if (SHORTEST..=MAX_LEN).contains(&trimmed.len()) && !trimmed.contains("  ") {
-            found.insert(trimmed.to_owned(), 2);
+            found.insert(trimmed, 2);
         } else if (SHORTEST..=MAX_LEN).contains(&piece.len()) && !trimmed.is_empty() {
             // Blanks that must be printed as they stand, as in a banner.
-            found.insert(piece.to_owned(), 1);
+            found.insert(piece, 1);
         }
     }
     found

@@ -293,14 +293,14 @@ impl<'p> LogReader<'p> {
         let mut progress = Progress::default();
         let mut at = 0;
         while at < region.len() {
-            if binary
-                || self.rejoiner.is_some()
+            let each = self.rejoiner.is_some()
                 || self.wrapping.needs_every_line()
                 || self.interpreter.wants_next_line()
-                || self.assembly.is_open()
-            {
+                || self.assembly.is_open();
+            if each || binary {
                 let end = line_end(region, at);
-                self.one_line(region, at, end, sink);
+                let reach = if each { Reach::Every } else { self.reach() };
+                self.one_line(region, at, end, reach, sink);
                 at = end + 1;
                 continue;
             }
@@ -359,13 +359,20 @@ impl<'p> LogReader<'p> {
     /// Counts lines in which nothing matters. Of every so many the clock is read, so that a clock without year or zone is
     /// placed behind months of silence too.
     fn skip(&mut self, lines: &[u8]) {
-        let before = self.lines;
+        let mut number = self.lines + 1;
+        let mut to_read = number.next_multiple_of(CLOCK_EVERY);
         self.count_ignored(lines);
-        let read = self.lines - self.lines % CLOCK_EVERY;
-        if read > before
-            && let Some(stamps) = lookback::clock_of(nth_line(lines, read - before))
-        {
-            self.interpreter.passed(stamps);
+        let mut start = 0;
+        let mut ends = memchr::memchr_iter(b'\n', lines);
+        while to_read <= self.lines {
+            if let Some(between) = (to_read - number).checked_sub(1) {
+                start = ends.nth(between as usize).map_or(lines.len(), |end| end + 1);
+            }
+            if let Some(stamps) = lookback::clock_of(&lines[start..line_end(lines, start)]) {
+                self.interpreter.passed(stamps);
+            }
+            number = to_read;
+            to_read += CLOCK_EVERY;
         }
     }
 
@@ -377,8 +384,8 @@ impl<'p> LogReader<'p> {
         self.counts.ignored += ends + open;
     }
 
-    /// A line where lines are looked at one by one; what a line without meaning says of clocks is learnt there.
-    fn one_line(&mut self, region: &[u8], start: usize, end: usize, sink: Sink<'_>) {
+    /// A line where lines are looked at one by one. Where each is, what a line without meaning says of clocks is learnt.
+    fn one_line(&mut self, region: &[u8], start: usize, end: usize, reach: Reach, sink: Sink<'_>) {
         let line = &region[start..end];
         if memchr(0, line).is_some() {
             self.lines += 1;
@@ -392,7 +399,7 @@ impl<'p> LogReader<'p> {
             || self.rejoiner.is_some()
             || self.interpreter.wants_next_line()
             || self.assembly.is_open()
-            || self.candidates.may_matter(line, Reach::Every);
+            || self.candidates.may_matter(line, reach);
         if wanted {
             self.physical(region, start, end, sink);
         } else {
@@ -469,14 +476,4 @@ impl<'p> LogReader<'p> {
         interpreter
             .line(logical, &mut Out { tell: &mut tell, counts, candidates, record: recorder.as_mut() });
     }
-}
-
-/// The line of a number from 1, without its end.
-fn nth_line(lines: &[u8], number: u64) -> &[u8] {
-    let ends = || memchr::memchr_iter(b'\n', lines);
-    let start = match usize::try_from(number.saturating_sub(2)) {
-        Ok(before) if number > 1 => ends().nth(before).map_or(lines.len(), |end| end + 1),
-        _ => 0,
-    };
-    &lines[start..line_end(lines, start)]
 }
