@@ -44,6 +44,10 @@ const MODULES: &[&str] = &[
     "kv_load",
     "kvcache",
     "kvbm",
+    "transfer_engine",
+    "master_service",
+    "master_client",
+    "client_service",
 ];
 
 /// Engines that do nothing but KV.

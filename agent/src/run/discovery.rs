@@ -38,6 +38,8 @@ const NEWS: usize = 4096;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long the kernel thread may take to know a process.
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
+/// After which a configured log that names no process is told.
+const NAMED_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the records of what happened while no agent ran may take to tell how a missing worker ended.
 const MISSING_PATIENCE: Duration = Duration::from_secs(10);
 /// A worker's log from before it started is another worker's, but clocks print whole seconds.
@@ -150,6 +152,11 @@ impl Found {
                 self.declare();
                 self.want_names();
                 self.hub.workers(self.discovery.workers().map(|worker| worker.engine.as_str()));
+                if begun.elapsed() >= NAMED_PATIENCE {
+                    for misfit in self.named_logs.of_nobody() {
+                        tracing::warn!("configured log: {misfit}");
+                    }
+                }
                 if !self.is_first_look {
                     if begun.elapsed() >= MISSING_PATIENCE || self.loader.is_none() {
                         for left in std::mem::take(&mut self.missing) {
@@ -396,7 +403,11 @@ impl Found {
             Some(crate::discover::texts(&arguments).join(" "))
         };
         let pids = worker.processes.iter().map(|process| process.key.pid);
-        for file in self.named_logs.of_worker(&worker.id, pids, arguments) {
+        let (files, misfits) = self.named_logs.of_worker(&worker.id, pids, arguments);
+        for misfit in misfits {
+            tracing::warn!("configured log: {misfit}");
+        }
+        for file in files {
             let what = format!("the log {}, which the configuration names", file.path.display());
             if let Some(left) = self.present.get_mut(&worker.id) {
                 left.logs.push(file.path.clone());

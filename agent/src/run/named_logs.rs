@@ -3,6 +3,7 @@
 use super::options::LogFile;
 use kvprov_model::id::WorkerId;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Logs named with words of the arguments of the process that writes them.
 #[derive(Debug, Default)]
@@ -10,6 +11,33 @@ pub(super) struct NamedLogs {
     files: Vec<LogFile>,
     /// Which of them are followed for whom.
     told: BTreeSet<(WorkerId, usize)>,
+    /// Those whose want of a process was reported.
+    missed: BTreeSet<usize>,
+}
+
+/// Something in the configuration that does not fit the processes of this node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Misfit {
+    /// No worker's process has these arguments.
+    #[error("no process of a worker here has the arguments {of:?}, so that nobody reads {path}; `of` takes whole arguments", path = .path.display())]
+    Nobody {
+        /// The log.
+        path: PathBuf,
+        /// The words that it names.
+        of: String,
+    },
+    /// Several have them, and each would be said to have written it.
+    #[error("{path} is read for {first}, although {other} has the arguments {of:?} too; name more of them", path = .path.display())]
+    Several {
+        /// The log.
+        path: PathBuf,
+        /// The words that it names.
+        of: String,
+        /// Who is taken to write it.
+        first: WorkerId,
+        /// Who might.
+        other: WorkerId,
+    },
 }
 
 // === impl NamedLogs ===
@@ -18,29 +46,52 @@ impl NamedLogs {
     /// Of all configured logs those that name a process.
     pub(super) fn of(files: &[LogFile]) -> Self {
         let named = files.iter().filter(|file| file.of.is_some());
-        Self { files: named.cloned().collect(), told: BTreeSet::new() }
+        Self { files: named.cloned().collect(), ..Self::default() }
     }
 
-    /// The logs of a worker that were not given before; `arguments` are those of one of its processes, a blank between
-    /// any two.
+    /// The logs of a worker that were given to nobody before, and what is wrong with the others that name it; `arguments`
+    /// are those of one of its processes, a blank between any two.
     pub(super) fn of_worker(
         &mut self,
         worker: &WorkerId,
         pids: impl Iterator<Item = u32>,
         arguments: impl Fn(u32) -> Option<String>,
-    ) -> Vec<LogFile> {
-        let open: Vec<usize> =
-            (0..self.files.len()).filter(|file| !self.told.contains(&(worker.clone(), *file))).collect();
-        if open.is_empty() {
-            return Vec::new();
+    ) -> (Vec<LogFile>, Vec<Misfit>) {
+        let (mut found, mut misfits) = (Vec::new(), Vec::new());
+        if self.files.is_empty() {
+            return (found, misfits);
         }
         let all: Vec<String> = pids.filter_map(arguments).collect();
-        let names = |file: &LogFile| {
-            file.of.as_deref().is_some_and(|words| all.iter().any(|arguments| holds(arguments, words)))
-        };
-        let found: Vec<usize> = open.into_iter().filter(|file| names(&self.files[*file])).collect();
-        self.told.extend(found.iter().map(|file| (worker.clone(), *file)));
-        found.into_iter().map(|file| self.files[file].clone()).collect()
+        for (index, file) in self.files.iter().enumerate() {
+            let Some(of) = &file.of else { continue };
+            let told = (worker.clone(), index);
+            if self.told.contains(&told) || !all.iter().any(|arguments| holds(arguments, of)) {
+                continue;
+            }
+            match self.told.iter().find(|(_, other)| *other == index) {
+                None => found.push(file.clone()),
+                Some((first, _)) => misfits.push(Misfit::Several {
+                    path: file.path.clone(),
+                    of: of.clone(),
+                    first: first.clone(),
+                    other: worker.clone(),
+                }),
+            }
+            self.told.insert(told);
+        }
+        (found, misfits)
+    }
+
+    /// Logs that name no process of any worker; each is told once.
+    pub(super) fn of_nobody(&mut self) -> Vec<Misfit> {
+        let mut misfits = Vec::new();
+        for (index, file) in self.files.iter().enumerate() {
+            let is_told = self.told.iter().any(|(_, told)| *told == index);
+            if let Some(of) = file.of.clone().filter(|_| !is_told && self.missed.insert(index)) {
+                misfits.push(Misfit::Nobody { path: file.path.clone(), of });
+            }
+        }
+        misfits
     }
 
     /// A worker is gone.
@@ -81,12 +132,38 @@ mod tests {
             NamedLogs::of(&[file("/p.log", Some("--port 8001")), file("/d.log", Some("--port 8002"))]);
         let (p, d) = (WorkerId::from("p"), WorkerId::from("d"));
         let mut of =
-            |worker: &WorkerId, pids: &[u32]| logs.of_worker(worker, pids.iter().copied(), arguments);
+            |worker: &WorkerId, pids: &[u32]| logs.of_worker(worker, pids.iter().copied(), arguments).0;
         assert_eq!(of(&p, &[7]), [file("/p.log", Some("--port 8001"))]);
         assert_eq!(of(&d, &[9, 8]), [file("/d.log", Some("--port 8002"))]);
         assert_eq!(of(&p, &[7]), []);
         logs.leave(&p);
-        assert_eq!(logs.of_worker(&p, [7].into_iter(), arguments).len(), 1);
+        assert_eq!(logs.of_worker(&p, [7].into_iter(), arguments).0.len(), 1);
+    }
+
+    #[test]
+    fn a_log_that_two_workers_may_write_is_read_for_one_and_both_are_named_once() {
+        let mut logs = NamedLogs::of(&[file("/p.log", Some("/models/a"))]);
+        let (p, d) = (WorkerId::from("p"), WorkerId::from("d"));
+        assert_eq!(logs.of_worker(&p, [7].into_iter(), arguments).0.len(), 1);
+        let (found, misfits) = logs.of_worker(&d, [8].into_iter(), arguments);
+        assert_eq!(found, []);
+        let told: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        assert!(told.len() == 1 && told[0].contains("/p.log is read for p, although d"), "{told:?}");
+        assert_eq!(logs.of_worker(&d, [8].into_iter(), arguments), (Vec::new(), Vec::new()));
+        assert_eq!(logs.of_nobody(), []);
+    }
+
+    #[test]
+    fn a_log_that_names_nobody_is_told_once() {
+        let mut logs =
+            NamedLogs::of(&[file("/p.log", Some("--port 800")), file("/d.log", Some("--port 8002"))]);
+        logs.of_worker(&WorkerId::from("d"), [8].into_iter(), arguments);
+        let told: Vec<String> = logs.of_nobody().iter().map(ToString::to_string).collect();
+        assert!(
+            told.len() == 1 && told[0].contains("\"--port 800\", so that nobody reads /p.log"),
+            "{told:?}"
+        );
+        assert_eq!(logs.of_nobody(), []);
     }
 
     #[test]
@@ -101,6 +178,6 @@ mod tests {
     #[test]
     fn a_log_that_names_nobody_or_somebody_else_is_no_workers() {
         let mut logs = NamedLogs::of(&[file("/p.log", Some("--port 9000")), file("/own.log", None)]);
-        assert_eq!(logs.of_worker(&WorkerId::from("p"), [7, 8, 9].into_iter(), arguments), []);
+        assert_eq!(logs.of_worker(&WorkerId::from("p"), [7, 8, 9].into_iter(), arguments).0, []);
     }
 }
