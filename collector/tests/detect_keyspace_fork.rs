@@ -367,6 +367,23 @@ fn settings_of_two_stores_are_free_to_differ() {
 }
 
 #[test]
+fn engines_that_read_what_the_other_wrote_have_one_keyspace_whatever_is_set() {
+    let risky = || {
+        let mut scene = Scene::new();
+        for (worker, size) in [("a0", "1"), ("b0", "2")] {
+            let engine = scene.worker(worker).both().weights("aa").uses("file:/kv");
+            engine.fact(fact::KEY_FACTORS, "tp_size").fact("tp_size", size);
+        }
+        scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
+        scene
+    };
+    assert_eq!(risky().only(&FORK).confidence, Confidence::Risk);
+    let mut scene = risky();
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    scene.assert_silent();
+}
+
+#[test]
 fn an_index_that_counts_as_its_engines_do_is_no_fork() {
     indexed("16").assert_silent();
     let mut other = indexed("64");

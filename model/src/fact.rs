@@ -28,6 +28,9 @@ crate::documented_constants! {
     ATTENTION_BACKEND = "attention_backend";
     /// Layout of KV in memory or in a store.
     KV_LAYOUT = "kv_layout";
+    /// How a store's artifact holds the parts of several ranks: `canonical`, which all parallel sizes read alike, or `direct`,
+    /// one after the other.
+    STORE_LAYOUT = "store_layout";
     /// The model as given: path or hub id. Evidence, never a revision.
     MODEL_PATH = "model_path";
     /// The name under which the model is served; an alias.

@@ -66,6 +66,33 @@ fn element_type(made: &Member, used: &Member) -> Option<(Cause, Confidence, Stri
     })
 }
 
+/// How two sides lay bytes out under one key of a store, where both are known and differ and no side converts: heads before
+/// tokens or after; the parts of several ranks one after the other.
+fn arrangement(made: &Member, used: &Member) -> Option<(Cause, Confidence, String)> {
+    let known = |name: &str| made.fact(name).zip(used.fact(name));
+    if [made, used].iter().any(|member| member.fact(fact::STORE_LAYOUT) == Some("canonical")) {
+        return None;
+    }
+    let differs = |(made, used): &(&str, &str)| made != used;
+    if let Some((made, used)) = known(fact::KV_LAYOUT).filter(differs) {
+        let what = format!("the layout of KV is {made} on one side, {used} on the other");
+        return Some((Cause::Representation, Confidence::Suspected, what));
+    }
+    // Latent attention keeps the same bytes on every rank.
+    let is_replicated = |member: &Member| {
+        member
+            .fact(fact::ATTENTION_BACKEND)
+            .is_some_and(|backend| backend.to_ascii_uppercase().contains("MLA"))
+    };
+    let (made_of, used_of) = known(fact::TP_SIZE).filter(differs)?;
+    let (made_layout, used_layout) = known(fact::STORE_LAYOUT)?;
+    if made_layout != "direct" || used_layout != "direct" || is_replicated(made) || is_replicated(used) {
+        return None;
+    }
+    let what = format!("{made_of} ranks laid the bytes one after the other, {used_of} read them");
+    Some((Cause::Representation, Confidence::Suspected, what))
+}
+
 /// The element type of a worker's KV, under one of its names.
 fn element_type_of(member: &Member) -> Option<&str> {
     let named = |name: &str| member.fact(name).filter(|value| *value != "auto");

@@ -3,7 +3,7 @@
 //! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content. A write by
 //! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before.
 
-use super::{difference, element_type, finish};
+use super::{arrangement, difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
 use crate::view::View;
@@ -138,7 +138,7 @@ fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     if held.by != event.actor
         && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
         && !differs_in_size(event, held)
-        && let Some(known) = element_type(maker, reader)
+        && let Some(known) = element_type(maker, reader).or_else(|| arrangement(maker, reader))
     {
         return Some(Verdict::of(known));
     }

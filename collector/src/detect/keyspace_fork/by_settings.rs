@@ -5,13 +5,17 @@
 //! store are no fork: the model must be the same, by name, path or digest.
 
 use super::{cause_of, finish};
+use crate::detect::artifacts::History;
 use crate::detect::draft::Draft;
 use crate::detect::keyspace_fork::by_blocks::differs;
+use crate::ledger::{IndexKey, IndexKind};
 use crate::view::{Member, View};
 use kvprov_model::fact;
 use kvprov_model::factor::Comparison;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
-use std::collections::BTreeMap;
+use kvprov_model::id::WorkerId;
+use kvprov_model::observation::ArtifactAction;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The complete set of findings on the fleet, except for stores whose fork is proven and pairs that are told already.
 pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Vec<Finding> {
@@ -21,6 +25,7 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
             continue;
         }
         let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
+        let mut shared: Option<BTreeSet<(WorkerId, WorkerId)>> = None;
         for (index, a) in members.iter().enumerate() {
             for b in members.iter().skip(index + 1) {
                 let both_told = told.iter().any(|finding| {
@@ -29,7 +34,17 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
                 if both_told || !same_model(a, b) {
                     continue;
                 }
-                for name in key_factors(a, b).into_iter().filter(|name| differs(a, b, name)) {
+                let mut differing =
+                    key_factors(a, b).into_iter().filter(|name| differs(a, b, name)).peekable();
+                if differing.peek().is_none() {
+                    continue;
+                }
+                let shared = shared.get_or_insert_with(|| sharers(view, store));
+                let pairs = [(a.id.clone(), b.id.clone()), (b.id.clone(), a.id.clone())];
+                if pairs.iter().any(|pair| shared.contains(pair)) {
+                    continue;
+                }
+                for name in differing {
                     let cause = cause_of(&name);
                     let draft = drafts.entry(cause.clone()).or_insert_with(|| {
                         Draft::new(Detector::KeyspaceFork, cause, Confidence::Risk, store)
@@ -70,6 +85,30 @@ fn same_place(seen: &str, configured: &str) -> bool {
     let directory = configured.strip_prefix("file:").map(|dir| dir.trim_end_matches('/'));
     seen == configured
         || directory.is_some_and(|dir| !dir.is_empty() && seen.starts_with("file:") && seen.ends_with(dir))
+}
+
+/// Of a configured store the writers whose artifacts somebody was seen to read, with who read them: their keys are the same,
+/// whatever is set.
+fn sharers(view: &View<'_>, configured: &str) -> BTreeSet<(WorkerId, WorkerId)> {
+    let mut found = BTreeSet::new();
+    for seen in view.keys(IndexKind::Store) {
+        let IndexKey::Store(seen) = seen else { continue };
+        if !same_place(&seen.0, configured) {
+            continue;
+        }
+        let history = History::of(view, &seen);
+        for key in history.keys.keys() {
+            history.walk(key, |event, held| {
+                if event.action == ArtifactAction::Read
+                    && let Some(held) = held
+                    && held.by != event.actor
+                {
+                    found.insert(((*held.by).clone(), (*event.actor).clone()));
+                }
+            });
+        }
+    }
+    found
 }
 
 /// Facts that are part of the key on both sides.
