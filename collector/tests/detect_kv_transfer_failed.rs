@@ -86,6 +86,27 @@ fn the_schedulers_word_on_a_failed_request_confirms_it() {
 }
 
 #[test]
+fn a_failure_that_names_nobody_is_why_the_scheduler_failed_requests() {
+    for named in [&["cmpl-lab-1-0", "cmpl-lab-2-0"][..], &[]] {
+        let mut scene = decoder(Some("fail"));
+        scene.at("08:00:10").on("d0").tell(handshake_failed("", Cause::LayoutMismatch));
+        scene.at("08:00:11").on("d0").tell(failed_for_load(named));
+        let found = scene.only(&FAILED);
+        assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::LayoutMismatch));
+        assert_eq!(found.count, named.len().max(1) as u64);
+    }
+}
+
+#[test]
+fn what_failed_long_before_is_not_why_the_scheduler_failed_a_request() {
+    let mut scene = decoder(Some("fail"));
+    scene.at("08:00:10").on("d0").tell(handshake_failed("", Cause::LayoutMismatch));
+    scene.at("08:30:11").on("d0").tell(failed_for_load(&["cmpl-lab-1-0"]));
+    let causes: Vec<_> = scene.by(&FAILED).into_iter().map(|found| found.cause).collect();
+    assert_eq!(causes.len(), 2, "{causes:?}");
+}
+
+#[test]
 fn policy_fail_without_an_outcome_is_suspected() {
     let mut scene = decoder(Some("fail"));
     scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::CompatHashMismatch));

@@ -50,6 +50,28 @@ fn pair() -> Scene {
 // === fires ===
 
 #[test]
+fn the_only_request_that_asked_when_the_store_did_not_answer_is_named() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+    scene.at("08:00:10").on("e0").tell(looked_up("cmpl-a-0", 72, 0, 0));
+    scene.at("08:03:10").on("e0").tell(looked_up("cmpl-b-0", 72, 0, 0));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.cause.clone(), found.count), (Cause::StoreUnreachable, 1));
+    assert_eq!(found.requests, ["a", "cmpl-a-0"]);
+}
+
+#[test]
+fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+    for (request, hit) in [("cmpl-a-0", 0), ("cmpl-b-0", 0), ("cmpl-c-0", 256)] {
+        scene.at("08:00:10").on("e0").tell(looked_up(request, 512, hit, hit));
+    }
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.count, found.requests.len()), (1, 0));
+}
+
+#[test]
 fn a_short_load_that_the_engine_complains_of_is_suspected_without_a_lookup() {
     let mut scene = engine();
     scene.at("08:00:10").on("e0").tell(came(0, 130));

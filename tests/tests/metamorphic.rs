@@ -117,8 +117,17 @@ fn number_of(name: &str) -> usize {
 
 /// Whether a terminal broke the lines of a bundle: nothing can have wrapped those after it.
 fn is_broken(bundle: &Bundle) -> bool {
-    const BROKEN: [&str; 8] =
-        ["vllm-52", "vllm-57", "vllm-58", "vllm-59", "vllm-60", "sglang-25", "sglang-27", "sglang-30"];
+    const BROKEN: [&str; 9] = [
+        "vllm-88",
+        "vllm-52",
+        "vllm-57",
+        "vllm-58",
+        "vllm-59",
+        "vllm-60",
+        "sglang-25",
+        "sglang-27",
+        "sglang-30",
+    ];
     BROKEN.contains(&bundle.name.as_str())
 }
 

@@ -15,6 +15,7 @@ use toml::{Table, Value};
 const CLOCK: &str = r"(?x)
     (?P<year>20[12]\d)-(?P<m1>\d\d)-(?P<d1>\d\d)[T\ ](?P<t1>\d\d:\d\d:\d\d)(?P<utc>(?:\.\d+)?Z)?
   | (?:^|[^\d-])(?P<m2>\d\d)-(?P<d2>\d\d)\ (?P<t2>\d\d:\d\d:\d\d)
+  | ^[^\[]*\[(?P<m4>\d\d)/(?P<d4>\d\d)/(?P<y4>20\d\d)-(?P<t4>\d\d:\d\d:\d\d)\]
   | \b[IWEF](?P<m3>\d\d)(?P<d3>\d\d)\ (?P<t3>\d\d:\d\d:\d\d)\.";
 
 /// What a runtime, a viewer or a formatter of JSON has put before lines already.
@@ -102,10 +103,10 @@ fn zone_of(source: &Table) -> Option<Offset> {
 fn local_of(clock: &Regex, line: &str, year: i64, zone: Offset) -> Option<DateTime> {
     let found = clock.captures(line)?;
     let part = |name: &str| found.name(name).map(|part| part.as_str());
-    let year = part("year").map_or_else(|| year.to_string(), str::to_owned);
-    let month = part("m1").or(part("m2")).or(part("m3"))?;
-    let day = part("d1").or(part("d2")).or(part("d3"))?;
-    let time = part("t1").or(part("t2")).or(part("t3"))?;
+    let year = part("year").or(part("y4")).map_or_else(|| year.to_string(), str::to_owned);
+    let month = part("m1").or(part("m2")).or(part("m3")).or(part("m4"))?;
+    let day = part("d1").or(part("d2")).or(part("d3")).or(part("d4"))?;
+    let time = part("t1").or(part("t2")).or(part("t3")).or(part("t4"))?;
     let read: DateTime = format!("{year}-{month}-{day}T{time}").parse().ok()?;
     if part("utc").is_some() {
         read.checked_add(i64::from(zone.seconds()).seconds()).ok()

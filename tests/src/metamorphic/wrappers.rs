@@ -122,10 +122,15 @@ fn viewed(bundle: &Bundle, hours_ahead: i64) -> Option<Changed> {
     })
 }
 
+/// The actor is vLLM's, so that engines have to speak; lines that name a process of their own are of another one.
 pub(super) fn ray(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
+    let are_engines = bundle.workers().all(|worker| worker.contains_key("engine"));
+    let names_process = |text: &[u8]| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"("));
+    if !are_engines || bundle.files_of_kind("log").iter().any(|file| names_process(&bundle.files[file])) {
+        return None;
+    }
     each_plain(bundle, |line, out| {
-        let actor = if line.text.starts_with('(') { "" } else { "(RayWorkerWrapper pid=999, ip=192.0.2.7) " };
-        _ = writeln!(out, "{actor}{}", line.text);
+        _ = writeln!(out, "(RayWorkerWrapper pid=999, ip=192.0.2.7) {}", line.text);
     })
 }
 

@@ -97,6 +97,13 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     let open_count = open.len();
     let mut meanwhile = Meanwhile::of(view, worker, &intervals);
     for mut trouble in open {
+        if let Some(report) = reports.take_failed(&trouble) {
+            let requests = report.requests();
+            let tokens = report.tokens_or(None);
+            trouble.conclude(&report.observation);
+            decided.push(Decided { requests, ..Decided::proven(trouble, Fate::Failed, tokens) });
+            continue;
+        }
         if trouble.consequence == Some(Consequence::RequestFailed) && trouble.cause == Cause::Aborted {
             // A client that went away leaves the same words.
             decided.push(Decided::likely(trouble, Fate::Failed, "who aborted it, the client or a worker"));
@@ -133,6 +140,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
     decided.retain_mut(|one| one.was_promised(view, worker));
+    decided.iter_mut().for_each(|one| one.take_unanswered(view, worker));
     for trouble in counted::untold(view, worker, &intervals, &decided) {
         let requests = trouble.events;
         decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
@@ -230,6 +238,21 @@ impl Policy {
 }
 
 impl Decided {
+    /// A store that did not answer once, and the only request that asked it then.
+    fn take_unanswered(&mut self, view: &View<'_>, worker: &WorkerId) {
+        let trouble = &mut self.trouble;
+        let is_nameless = trouble.stem.is_none() && trouble.ids.is_empty();
+        if !is_nameless || trouble.cause != Cause::StoreUnreachable || self.requests != 1 {
+            return;
+        }
+        let [failure] = trouble.proofs.as_slice() else { return };
+        if let Some((lookup, id)) = short_load::unanswered(view, worker, failure) {
+            trouble.stem = Some(RequestStem::of(&id));
+            trouble.ids.insert(id);
+            trouble.answered(&lookup);
+        }
+    }
+
     /// Whether a read of a store that names no request may have been promised to somebody; the only one that waited for it is
     /// taken.
     fn was_promised(&mut self, view: &View<'_>, worker: &WorkerId) -> bool {
@@ -306,6 +329,22 @@ impl Report {
             && one.requests > 0
     }
 
+    /// Requests that it speaks of.
+    fn requests(&self) -> u64 {
+        let named = self.load.request_ids.len().max(1) as i64;
+        self.load.requests.unwrap_or(named).max(1) as u64
+    }
+
+    /// Whether it was said soon after a failure.
+    fn is_behind(&self, trouble: &Trouble) -> bool {
+        match (trouble.first, self.observation.envelope.wall) {
+            (Some(first), Some(told)) => {
+                told >= first.plus(-SECOND) && told.since(trouble.last.unwrap_or(first)) <= REPORT_DELAY
+            }
+            _ => true,
+        }
+    }
+
     /// How far the statement on what became of a request is from this miss, which names none: it follows the miss.
     fn distance(&self, trouble: &Trouble) -> (bool, i64) {
         match (self.observation.envelope.wall, trouble.last) {
@@ -350,19 +389,28 @@ impl Reports {
         Some(report)
     }
 
+    /// The statement on requests that failed, whichever they are, behind a failure that names none: why they did.
+    fn take_failed(&mut self, trouble: &Trouble) -> Option<&mut Report> {
+        let is_nameless = trouble.stem.is_none() && trouble.ids.is_empty();
+        let report = self.0.iter_mut().filter(|_| is_nameless && !trouble.waiting).find(|report| {
+            let says_how_many = report.load.requests.is_some() || !report.load.request_ids.is_empty();
+            !report.used
+                && says_how_many
+                && report.load.cause.is_none()
+                && report.load.consequence == Some(Consequence::RequestFailed)
+                && report.is_behind(trouble)
+        })?;
+        report.used = true;
+        Some(report)
+    }
+
     /// The statement that a number of requests were computed again, nearest after the failure.
     fn take_recomputed(&mut self, trouble: &Trouble) -> Option<&mut Report> {
         let report = self.0.iter_mut().find(|report| {
-            let after = match (trouble.first, report.observation.envelope.wall) {
-                (Some(first), Some(told)) => {
-                    told >= first.plus(-SECOND) && told.since(trouble.last.unwrap_or(first)) <= REPORT_DELAY
-                }
-                _ => true,
-            };
             let names_it = report.stems.is_empty()
                 || trouble.stem.as_ref().is_some_and(|stem| report.stems.contains(stem));
             !report.used
-                && after
+                && report.is_behind(trouble)
                 && names_it
                 && report.load.consequence == Some(Consequence::Recomputed)
                 && report.load.requests.is_some()
@@ -466,7 +514,7 @@ impl Reports {
             trouble.consequence = load.consequence.clone();
             trouble.from_store = load.tier == Some(Tier::Storage);
             trouble.add(&report.observation);
-            let requests = load.requests.unwrap_or(load.request_ids.len().max(1) as i64).max(1) as u64;
+            let requests = report.requests();
             let beside = || match (&cause_of_load, load.tier.as_ref(), load.request_ids.len()) {
                 // A load that is seen to fall short tells its tokens itself.
                 (Cause::LoadMiss, Some(Tier::Storage), 1)

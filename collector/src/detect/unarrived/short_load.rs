@@ -152,6 +152,31 @@ pub fn promise_before(view: &View<'_>, worker: &WorkerId, failure: &Observation)
     }
 }
 
+/// The only request whose lookup found nothing in the same breath in which a store did not answer somebody: its lookup and
+/// its id.
+pub fn unanswered(
+    view: &View<'_>,
+    worker: &WorkerId,
+    failure: &Observation,
+) -> Option<(Observation, String)> {
+    let failed = failure.envelope.wall?;
+    let mut asked: BTreeMap<RequestStem, (&Observation, &str)> = BTreeMap::new();
+    let observations = view.worker(worker);
+    for observation in observations.iter() {
+        if let Body::CacheUse(CacheUse { hit: Some(0), retrieved: None, request_id: Some(id), .. }) =
+            &observation.body
+            && observation.envelope.wall.is_some_and(|told| (0..=SECOND).contains(&told.since(failed)))
+        {
+            asked.entry(RequestStem::of(id)).or_insert((observation, id));
+        }
+    }
+    let mut asked = asked.into_values();
+    match (asked.next(), asked.next()) {
+        (Some((lookup, id)), None) => Some((lookup.clone(), id.to_owned())),
+        _ => None,
+    }
+}
+
 /// Tokens that did not come, as a load without a name beside a complaint that names its request tells them.
 pub fn missing_beside(view: &View<'_>, worker: &WorkerId, complaint: &Observation) -> Option<i64> {
     view.worker(worker).iter().find_map(|observation| match &observation.body {
