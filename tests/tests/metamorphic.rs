@@ -100,7 +100,7 @@ fn no_wrapper_over_no_prefix_changes_a_verdict() {
         let before = replay(bundle);
         let inner = PREFIXES.iter().filter(|_| !is_broken(bundle));
         let wrapped = inner.flat_map(|prefix| WRAPPERS.iter().map(move |wrapper| (prefix, wrapper)));
-        let broken = WRAPPERS.iter().filter(|_| !is_broken(bundle));
+        let broken = WRAPPERS.iter().filter(|_| !is_broken(bundle) && !hangs_on_rows(bundle));
         let broken = broken.flat_map(|wrapper| BREAKS.iter().map(move |change| (wrapper, change)));
         let pairs = wrapped.chain(broken);
         pairs.flat_map(|(prefix, wrapper)| wrong_behind(bundle, &before, prefix, wrapper)).collect::<Vec<_>>()
@@ -129,6 +129,11 @@ fn is_broken(bundle: &Bundle) -> bool {
         "sglang-30",
     ];
     BROKEN.contains(&bundle.name.as_str())
+}
+
+/// Whether it matters where a row begins: behind words that somebody quotes, or that stand by themselves.
+fn hangs_on_rows(bundle: &Bundle) -> bool {
+    ["sglang-300", "vllm-300", "lmcache-store-135", "sglang-pd-114"].contains(&bundle.name.as_str())
 }
 
 /// What is wrong with a wrapper over a grammar of prefixes.

@@ -431,7 +431,7 @@ impl<'p> LogReader<'p> {
             return;
         }
         let plain = prefix::without_colours(&text);
-        let unwrapped = prefix::unwrap(&plain);
+        let unwrapped = self.unwrapped(&text, &plain);
         let mut before = None;
         let whole = if unwrapped.partial || self.assembly.is_open() {
             before = self.lookback.before(&region[..start], self.lines);
@@ -453,10 +453,22 @@ impl<'p> LogReader<'p> {
         self.lookback.passed(self.lines);
     }
 
+    /// A line without its wrapper. Of a part of a line the colours are kept: a runtime may cut inside the code of one.
+    fn unwrapped<'l>(&self, text: &'l str, plain: &'l str) -> Unwrapped<'l> {
+        let unwrapped = prefix::unwrap(plain);
+        if plain.len() < text.len() && (unwrapped.partial || self.assembly.is_open()) {
+            let coloured = prefix::unwrap(text);
+            if coloured.partial == unwrapped.partial && coloured.prefix.wrapper == unwrapped.prefix.wrapper {
+                return coloured;
+            }
+        }
+        unwrapped
+    }
+
     /// A line as it was before a terminal broke it.
     fn rejoined(&mut self, line: &Rejoined, sink: Sink<'_>) {
         let plain = prefix::without_colours(&line.text);
-        let unwrapped = prefix::unwrap(&plain);
+        let unwrapped = self.unwrapped(&line.text, &plain);
         let whole = if unwrapped.partial || self.assembly.is_open() {
             self.assembly.add(unwrapped, line.place, line.lines)
         } else {

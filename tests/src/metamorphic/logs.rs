@@ -49,7 +49,8 @@ pub(super) fn each_plain(bundle: &Bundle, tell: impl Fn(&Told<'_>, &mut String))
             return None;
         }
         let zone = zone_of(source)?;
-        let year = source.get("year").and_then(Value::as_integer).unwrap_or(2026);
+        let stated = source.get("year").and_then(Value::as_integer);
+        let year = stated.or_else(|| text.lines().find_map(|line| year_of(&clock, line))).unwrap_or(2026);
         let read = |line: &str| local_of(&clock, line, year, zone);
         // A log without clocks gets any, but not where it would be ordered with others by them.
         let any = alone.then(|| DateTime::constant(2026, 8, 16, 8, 0, 0, 0));
@@ -98,6 +99,12 @@ fn zone_of(source: &Table) -> Option<Offset> {
     let (hours, minutes) = zone.strip_prefix(['+', '-'])?.split_once(':')?;
     let seconds = hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60;
     Offset::from_seconds(sign * seconds).ok()
+}
+
+/// The year that a line tells.
+fn year_of(clock: &Regex, line: &str) -> Option<i64> {
+    let found = clock.captures(line)?;
+    found.name("year").or(found.name("y4"))?.as_str().parse().ok()
 }
 
 fn local_of(clock: &Regex, line: &str, year: i64, zone: Offset) -> Option<DateTime> {

@@ -95,6 +95,7 @@ impl Heads {
 /// Whether neither colours nor progress stand in a text.
 fn is_plain(text: &str) -> bool {
     matches!(noise::plain(text), Cow::Borrowed(plain) if plain.len() == text.len())
+        && noise::behind_progress(text).is_none()
 }
 
 /// Reads the form, as the layers of [`super::peel`] would: the prefix, its text and what follows.

@@ -275,10 +275,19 @@ fn peel_text<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> &'a str {
         match layer(rest.trim_start_matches([' ', '\t']), prefix) {
             Some(Peeled::More(inner)) => rest = inner,
             Some(Peeled::Message(message)) => {
-                rest = message;
-                break;
+                let Some(behind) = noise::behind_progress(message) else {
+                    rest = message;
+                    break;
+                };
+                // A line of its own hangs on to one that showed progress.
+                let Prefix { wrapper, pod, .. } = std::mem::take(prefix);
+                *prefix = Prefix { wrapper, pod, ..Prefix::default() };
+                rest = behind;
             }
-            None => break,
+            None => match noise::behind_progress(rest) {
+                Some(behind) => rest = behind,
+                None => break,
+            },
         }
     }
     without_trailers(rest, prefix)
@@ -344,6 +353,7 @@ fn begins_with_prefix(text: &str, behind: Behind) -> bool {
     let rank = (behind == Behind::Rank).then_some(Cow::Borrowed(""));
     let mut probe = Prefix { pod: Some(Cow::Borrowed("")), rank, ..Prefix::default() };
     layer(text, &mut probe).is_some()
+        || noise::behind_progress(text).is_some_and(|behind| layer(behind, &mut probe).is_some())
 }
 
 /// What stands before a text that may begin with a prefix.

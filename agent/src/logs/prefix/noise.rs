@@ -3,13 +3,13 @@
 
 use std::borrow::Cow;
 
-/// A text without colours and without progress before its last part.
+/// A text without colours and without carriage returns at its end.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     match without_colours(text) {
-        Cow::Borrowed(text) => Cow::Borrowed(behind_progress(text)),
-        Cow::Owned(text) => {
-            let kept = behind_progress(&text);
-            if kept.len() == text.len() { Cow::Owned(text) } else { Cow::Owned(kept.to_owned()) }
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches('\r')),
+        Cow::Owned(mut text) => {
+            text.truncate(text.trim_end_matches('\r').len());
+            Cow::Owned(text)
         }
     }
 }
@@ -65,28 +65,21 @@ fn lost_length(code: &str) -> Option<usize> {
     (parameters > 0 && body.as_bytes().get(parameters) == Some(&b'm')).then_some(2 + parameters)
 }
 
-/// What stands behind a carriage return or the end of a progress bar.
-fn behind_progress(text: &str) -> &str {
-    if memchr::memchr2(b'\r', b'%', text.as_bytes()).is_none() {
-        return text;
-    }
-    let text = text.trim_end_matches('\r');
-    let text = match memchr::memrchr(b'\r', text.as_bytes()) {
-        Some(at) => &text[at + 1..],
-        None => text,
-    };
+/// What stands behind a carriage return or the end of a progress bar; `None` where a text has neither.
+pub(super) fn behind_progress(text: &str) -> Option<&str> {
+    memchr::memchr2(b'\r', b'%', text.as_bytes())?;
+    let last = memchr::memrchr(b'\r', text.as_bytes()).map_or(text, |at| &text[at + 1..]);
+    let behind = behind_bar(last).unwrap_or(last);
+    (behind.len() < text.len()).then_some(behind)
+}
+
+fn behind_bar(text: &str) -> Option<&str> {
     // tqdm shows a percentage and ends with its rate in brackets.
-    if memchr::memchr(b'%', text.as_bytes()).is_none() {
-        return text;
-    }
-    for end in ["it/s]", "s/it]", "B/s]", "?it/s]"] {
-        if let Some(at) = text.rfind(end) {
-            let behind = text[at + end.len()..].trim_start();
-            let before = &text[..at];
-            if !behind.is_empty() && before.contains('%') && before.contains('[') {
-                return behind;
-            }
-        }
-    }
-    text
+    memchr::memchr(b'%', text.as_bytes())?;
+    ["it/s]", "s/it]", "B/s]", "?it/s]"].iter().find_map(|end| {
+        let at = text.rfind(end)?;
+        let behind = text[at + end.len()..].trim_start();
+        let before = &text[..at];
+        (!behind.is_empty() && before.contains('%') && before.contains('[')).then_some(behind)
+    })
 }
