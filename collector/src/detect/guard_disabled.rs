@@ -66,7 +66,7 @@ fn shared_evictors(view: &View<'_>) -> Vec<Finding> {
         })
         .map(|(store, node, members)| {
             let cause = Cause::SharedEvictors;
-            let subject = [store, node, cause.as_str()].join(" ");
+            let subject = [store, &node, cause.as_str()].join(" ");
             let mut draft = Draft::new(Detector::GuardDisabled, cause.clone(), Confidence::Risk, subject);
             for member in &members {
                 draft.worker(member.id.as_str());

@@ -1,8 +1,8 @@
 //! `handshake_stall`: handshakes queue behind unreachable peers. One thread does them all and waits five seconds for
 //! each peer that does not answer, so that a healthy peer's first handshake waits behind them.
 //!
-//! Stays quiet on a first connection, on one dead peer alone, and on failures that come one after the other because
-//! their requests did.
+//! Stays quiet on a first connection, on one dead peer for which nobody is seen to wait in turn, and on failures that come
+//! one after the other because their requests did.
 
 use super::draft::Draft;
 use super::unarrived;
@@ -11,13 +11,15 @@ use crate::view::View;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, RequestLeg, Role};
-use std::collections::BTreeSet;
+use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Timeouts of one queue follow each other within this time: five seconds each, and scheduling.
 const QUEUE_STEP: i64 = 9 * SECOND;
 /// Routers tell a request when it ends, which is this long after its own handshake gave up, at most.
 const TOLD_WITHIN: i64 = 10 * SECOND;
+/// Handshakes that give up in turn do so this far apart at least; those of one attempt give up together.
+const TURN: i64 = 3 * SECOND;
 /// A request that waited at least this long behind others did not wait for its own peer alone.
 const WAITED: i64 = 5 * SECOND;
 
@@ -50,10 +52,13 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
     let mut peers: Vec<&str> = queue.iter().filter_map(|trouble| trouble.remote_engine.as_deref()).collect();
     peers.sort_unstable();
     peers.dedup();
-    if peers.len() < 2 {
+    let (first, last) = (queue.first()?.last?, queue.last()?.last?);
+    let waiting = waiting_behind(view, worker, queue, first, last);
+    let turns = queue.windows(2).filter(|pair| in_turn(view, worker, &pair[0], &pair[1])).count();
+    let one_peer_stalls = turns >= 2 || (turns == 1 && !waiting.is_empty());
+    if peers.len() < 2 && !one_peer_stalls {
         return None;
     }
-    let (first, last) = (queue.first()?.last?, queue.last()?.last?);
     let mut draft =
         Draft::new(Detector::HandshakeStall, Cause::HandshakeTimeout, Confidence::Suspected, worker.as_str());
     draft.worker(worker.as_str());
@@ -70,19 +75,24 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
             draft.request(id);
         });
     }
+    for observation in &waiting {
+        draft.proof(observation).requests_of(observation);
+    }
     if behind.is_empty() {
         // That the requests came one after the other, which is no queue, is told when the last of them has ended.
         let heard = view.heard(view.witnesses(worker, &BTreeSet::new()), Some(last.plus(TOLD_WITHIN)));
         if !heard.is_settled() {
             return None;
         }
-        draft.unknown("whether a request to a healthy peer waited behind them");
+        if waiting.is_empty() {
+            draft.unknown("whether a request to a healthy peer waited behind them");
+        }
     } else {
         draft.at_least(Confidence::Confirmed);
     }
     let summary = format!(
-        "Handshakes of {worker} queued behind {} peers that did not answer, about {} s in all; requests to healthy peers wait too.",
-        peers.len(),
+        "Handshakes of {worker} queued behind {} that did not answer, about {} s in all; requests to healthy peers wait too.",
+        if peers.len() == 1 { "a peer".to_owned() } else { format!("{} peers", peers.len()) },
         last.since(first) / SECOND + 5
     );
     Some(draft.finish(summary, words::advice(&Detector::HandshakeStall, &Cause::HandshakeTimeout)))
@@ -103,6 +113,53 @@ fn came_after(view: &View<'_>, before: &unarrived::Trouble, trouble: &unarrived:
     matches!((span(before), span(trouble)), (Some((_, ended)), Some((began, _))) if began >= ended)
 }
 
+/// Whether a request was there before the one ahead of it gave up, and then took its own time to do so.
+fn in_turn(
+    view: &View<'_>,
+    worker: &WorkerId,
+    ahead: &unarrived::Trouble,
+    trouble: &unarrived::Trouble,
+) -> bool {
+    let (Some(before), Some(after)) = (ahead.last, trouble.last) else { return false };
+    let began = trouble.stem.as_ref().and_then(|stem| began(view, worker, stem));
+    after.since(before) >= TURN && began.is_some_and(|began| began < before)
+}
+
+/// When a worker first told of a request.
+fn began(view: &View<'_>, worker: &WorkerId, stem: &RequestStem) -> Option<WallTime> {
+    let told = view.request(stem);
+    let own = told.iter().filter(|observation| observation.envelope.worker.as_ref() == Some(worker));
+    own.filter_map(|observation| observation.envelope.wall).min()
+}
+
+/// What the worker last said of each request that waited for its KV as long as a queue lasted, and did not fail.
+fn waiting_behind(
+    view: &View<'_>,
+    worker: &WorkerId,
+    queue: &[unarrived::Trouble],
+    first: WallTime,
+    last: WallTime,
+) -> Vec<Observation> {
+    let queued: BTreeSet<&RequestStem> = queue.iter().filter_map(|trouble| trouble.stem.as_ref()).collect();
+    let mut waited: BTreeMap<RequestStem, Observation> = BTreeMap::new();
+    for observation in view.worker(worker).iter() {
+        let Body::Transfer(transfer) = &observation.body else { continue };
+        let (Some(Outcome::Waiting), Some(id)) = (&transfer.outcome, &transfer.request_id) else { continue };
+        let during = observation.envelope.wall.is_some_and(|told| (first..=last).contains(&told));
+        if during && !queued.contains(&RequestStem::of(id)) {
+            waited.insert(RequestStem::of(id), observation.clone());
+        }
+    }
+    waited
+        .into_iter()
+        .filter(|(stem, told)| {
+            let began = began(view, worker, stem);
+            began.zip(told.envelope.wall).is_some_and(|(began, told)| told.since(began) >= WAITED)
+        })
+        .map(|(_, told)| told)
+        .collect()
+}
+
 /// Requests of this worker to other peers that began before the queue ended and lasted into it.
 fn waited_behind(
     view: &View<'_>,
@@ -110,7 +167,7 @@ fn waited_behind(
     queue: &[unarrived::Trouble],
     first: WallTime,
     last: WallTime,
-) -> Vec<(kvprov_model::observation::Observation, RequestLeg)> {
+) -> Vec<(Observation, RequestLeg)> {
     let queued: BTreeSet<&RequestStem> = queue.iter().filter_map(|trouble| trouble.stem.as_ref()).collect();
     let in_queue = |id: &str| queued.contains(&RequestStem::of(id));
     view.router_legs()

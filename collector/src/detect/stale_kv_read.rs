@@ -10,11 +10,14 @@ use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::counter;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, LeaseState, Observation, Outcome};
+use kvprov_model::observation::{Body, LeaseState, Observation, Outcome, Transfer};
 use std::collections::BTreeMap;
 
 /// Statements on one lease that are looked at; ranks and repeats make more.
 const MAX_STATEMENTS: usize = 64;
+
+/// Clocks of two nodes are this far apart at most.
+const NODES_APART: i64 = 30 * SECOND;
 
 /// What is known of one lease.
 #[derive(Default)]
@@ -106,14 +109,23 @@ fn read_before(
     let node = &release.envelope.node;
     let by_reader = view.request(stem).iter().any(|observation| match &observation.body {
         Body::Transfer(transfer) => {
+            let apart = if observation.envelope.node == *node { SECOND } else { NODES_APART };
             observation.envelope.worker.as_ref() != Some(worker)
-                && observation.envelope.node == *node
-                && transfer.outcome == Some(Outcome::Succeeded)
-                && observation.envelope.wall.is_some_and(|ended| ended < released.plus(-SECOND))
+                && has_come(transfer)
+                && observation.envelope.wall.is_some_and(|ended| ended < released.plus(-apart))
         }
         _ => false,
     });
     by_reader || life.read_at.is_some_and(|read| read < released)
+}
+
+/// Whether a reader says that it has the blocks.
+fn has_come(transfer: &Transfer) -> bool {
+    match (&transfer.outcome, transfer.direction.as_deref()) {
+        (Some(Outcome::Succeeded), _) => true,
+        (None, Some("receive")) => transfer.cause.is_none() && transfer.failure.is_none(),
+        _ => false,
+    }
 }
 
 /// Where only the counter shows that notifications came after the end of a lease.

@@ -43,8 +43,9 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     let mut contradictions: Vec<(&String, &Event, Written, Cause)> = Vec::new();
     for key in history.keys.keys() {
         history.walk(key, |event, held| {
-            contradictions
-                .extend(judge(&history, event, held).map(|(cause, held)| (key, event, held.clone(), cause)));
+            contradictions.extend(
+                judge(view, &history, event, held).map(|(cause, held)| (key, event, held.clone(), cause)),
+            );
         });
     }
     let mut last: BTreeMap<&WorkerId, usize> = BTreeMap::new();
@@ -88,13 +89,20 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
 }
 
 /// Whether an event contradicts the writer of what lies there.
-fn judge<'w>(history: &History, event: &Event, held: Option<&'w Written>) -> Option<(Cause, &'w Written)> {
+fn judge<'w>(
+    view: &View<'_>,
+    history: &History,
+    event: &Event,
+    held: Option<&'w Written>,
+) -> Option<(Cause, &'w Written)> {
     let held = held.filter(|held| held.by != event.actor)?;
     match event.action {
-        ArtifactAction::Removed | ArtifactAction::Cleared if history.is_clear(event) => {
+        ArtifactAction::Removed | ArtifactAction::Cleared
+            if history.is_clear(event) && !is_outsider(view, history, &event.actor) =>
+        {
             Some((Cause::Cleared, held))
         }
-        ArtifactAction::Removed if !history.owns_anything(&event.actor) => {
+        ArtifactAction::Removed | ArtifactAction::Cleared if !history.owns_anything(&event.actor) => {
             Some((Cause::ForeignRemoval, held))
         }
         ArtifactAction::Read | ArtifactAction::Partial => {
@@ -102,11 +110,20 @@ fn judge<'w>(history: &History, event: &Event, held: Option<&'w Written>) -> Opt
             let written = held.bytes.filter(|bytes| *bytes > 0)?;
             let wanted =
                 event.artifact().bytes_wanted.or(event.artifact().bytes).filter(|bytes| *bytes > 0)?;
-            (wanted != written && event.artifact().bytes != Some(written))
-                .then_some((Cause::SizeMismatch, held))
+            // Who reads a file to its end may ask for more than it holds, but not for as much as it writes itself.
+            let is_whole =
+                event.artifact().bytes == Some(written) && !history.has_written(&event.actor, wanted);
+            (wanted != written && !is_whole).then_some((Cause::SizeMismatch, held))
         }
         _ => None,
     }
+}
+
+/// Whether somebody is no engine and never used the store: who empties it did not call what engines have for that.
+fn is_outsider(view: &View<'_>, history: &History, actor: &WorkerId) -> bool {
+    let serves =
+        view.roster().get(actor).is_some_and(|member| member.engine.is_some() || member.role.is_some());
+    !serves && !history.owns_anything(actor) && !history.asks(actor)
 }
 
 fn finish(store: &StoreId, cause: &Cause, actor: &WorkerId, mut conflict: Conflict) -> Finding {

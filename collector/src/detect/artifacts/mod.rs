@@ -52,6 +52,8 @@ pub struct History {
     /// Events by key.
     pub keys: BTreeMap<String, Vec<Event>>,
     owners: BTreeSet<Rc<WorkerId>>,
+    /// Sizes that somebody wrote.
+    sizes: BTreeSet<(Rc<WorkerId>, i64)>,
     /// Who ever asked for something, with or without an answer.
     askers: BTreeSet<Rc<WorkerId>>,
     clears: Vec<(WorkerId, Option<WallTime>, Observation)>,
@@ -115,6 +117,7 @@ impl History {
         let mut keys: BTreeMap<String, Vec<Event>> = BTreeMap::new();
         let mut actors: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
         let mut owners: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
+        let mut sizes: BTreeSet<(Rc<WorkerId>, i64)> = BTreeSet::new();
         let mut askers: BTreeSet<Rc<WorkerId>> = BTreeSet::new();
         let mut losers: BTreeMap<Rc<WorkerId>, bool> = BTreeMap::new();
         let read = view.store(store);
@@ -139,8 +142,11 @@ impl History {
             if loses && !is_heard(view, &actor, observation) {
                 continue;
             }
-            if *action == ArtifactAction::Written && !owners.contains(&actor) {
-                owners.insert(Rc::clone(&actor));
+            if *action == ArtifactAction::Written {
+                sizes.extend(artifact.bytes.map(|bytes| (Rc::clone(&actor), bytes)));
+                if !owners.contains(&actor) {
+                    owners.insert(Rc::clone(&actor));
+                }
             }
             if asks(action) && !askers.contains(&actor) {
                 askers.insert(Rc::clone(&actor));
@@ -158,7 +164,7 @@ impl History {
         let mut losses: Vec<WallTime> = actors.iter().flat_map(|actor| lost_calls(view, actor)).collect();
         losses.sort_unstable();
         losses.dedup();
-        Self { keys, owners, askers, clears, losses }
+        Self { keys, owners, sizes, askers, clears, losses }
     }
 
     /// Walks a key's events with the writer whose bytes lie there before each event. Where calls were lost since that
@@ -204,6 +210,16 @@ impl History {
     /// Whether a worker ever wrote into this store.
     pub fn owns_anything(&self, worker: &WorkerId) -> bool {
         self.owners.contains(worker)
+    }
+
+    /// Whether a worker ever wrote an artifact of this size.
+    pub fn has_written(&self, worker: &Rc<WorkerId>, bytes: i64) -> bool {
+        self.sizes.contains(&(Rc::clone(worker), bytes))
+    }
+
+    /// Whether a worker was ever seen to use this store.
+    pub fn is_used_by(&self, worker: &WorkerId) -> bool {
+        self.owns_anything(worker) || self.asks(worker)
     }
 
     /// Whether a worker ever asked this store for something. Who only writes may be copying what others made.

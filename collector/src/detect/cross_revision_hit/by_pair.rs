@@ -25,6 +25,8 @@ struct Crossing<'v> {
     proofs: Vec<Observation>,
     ids: BTreeSet<String>,
     tokens: Option<i64>,
+    /// The engine itself says that the KV came.
+    came: bool,
 }
 
 /// The complete set of findings on a decode worker.
@@ -51,6 +53,7 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         else {
             continue;
         };
+        let arrived = arrived || crossing.came;
         if !arrived {
             confidence = confidence.min(Confidence::Suspected);
         }
@@ -123,30 +126,44 @@ fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
         let Some(request) = leg.request_id.clone() else { continue };
         add(&mut crossings, request, prefiller, observation, leg);
     }
-    for observation in view.worker(&decoder.id).iter() {
+    let mut pulls: BTreeMap<RequestStem, (&Member, &Observation)> = BTreeMap::new();
+    let observations = view.worker(&decoder.id);
+    for observation in observations.iter() {
         let Body::Transfer(transfer) = &observation.body else { continue };
-        if transfer.outcome != Some(Outcome::Succeeded) {
-            continue;
-        }
-        let Some(prefiller) =
-            transfer.remote_engine_id.as_deref().and_then(|id| view.roster().by_engine_id(id))
-        else {
-            continue;
+        let from = transfer.remote_engine_id.as_deref().and_then(|id| view.roster().by_engine_id(id));
+        let ended = match (&transfer.outcome, transfer.direction.as_deref()) {
+            (Some(Outcome::Succeeded), _) => true,
+            // Said of loads that failed too, which are told apart by their failures.
+            (None, Some("receive")) => transfer.cause.is_none() && transfer.failure.is_none(),
+            _ => false,
         };
         for request in transfer.request_id.iter().chain(&transfer.request_ids) {
-            add(&mut crossings, request.clone(), prefiller, observation, &RequestLeg::default());
+            let stem = RequestStem::of(request);
+            let started = pulls.get(&stem).copied();
+            match (from.or(started.map(|(from, _)| from)), ended) {
+                (Some(from), true) => {
+                    let crossing =
+                        add(&mut crossings, request.clone(), from, observation, &RequestLeg::default());
+                    crossing.came = true;
+                    crossing.proofs.extend(started.map(|(_, pull)| pull.clone()));
+                }
+                (Some(from), false) if transfer.outcome == Some(Outcome::Started) => {
+                    pulls.insert(stem, (from, observation));
+                }
+                _ => {}
+            }
         }
     }
     crossings.into_values().filter(|crossing| crossing.prefiller.id != decoder.id).collect()
 }
 
-fn add<'v>(
-    crossings: &mut BTreeMap<RequestStem, Crossing<'v>>,
+fn add<'c, 'v>(
+    crossings: &'c mut BTreeMap<RequestStem, Crossing<'v>>,
     request: String,
     prefiller: &'v Member,
     observation: &Observation,
     leg: &RequestLeg,
-) {
+) -> &'c mut Crossing<'v> {
     let crossing = crossings.entry(RequestStem::of(&request)).or_insert_with(|| Crossing {
         request,
         prefiller,
@@ -155,6 +172,7 @@ fn add<'v>(
         proofs: Vec::new(),
         ids: BTreeSet::new(),
         tokens: None,
+        came: false,
     });
     crossing.proofs.push(observation.clone());
     crossing.ids.extend(leg.remote_request_id.iter().cloned());
@@ -162,6 +180,7 @@ fn add<'v>(
     if crossing.adapter.is_none() {
         crossing.adapter = leg.adapter.clone().or_else(|| leg.model.clone());
     }
+    crossing
 }
 
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.

@@ -8,7 +8,7 @@ use crate::view::{Member, View};
 use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::observation::{AdminClass, Body, Observation, Outcome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The complete set of findings on the fleet.
 pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
@@ -27,27 +27,17 @@ fn by_id(view: &View<'_>) -> Vec<Finding> {
         .map(|member| (member, ids(view, member)))
         .filter(|(_, ids)| !ids.is_empty())
         .collect();
-    let mut findings = Vec::new();
+    let mut forks = Forks::default();
     for (index, (a, left)) in loaded.iter().enumerate() {
         for (b, right) in loaded.iter().skip(index + 1).filter(|(b, _)| shares(view, a, b)) {
             let apart = left.iter().filter_map(|(name, (id, told))| {
                 let (other, told_there) = right.get(name)?;
                 (id != other).then_some([told, told_there])
             });
-            let proofs: Vec<&Observation> = apart.flatten().collect();
-            if proofs.is_empty() {
-                continue;
-            }
-            let mut draft = draft_of(a, b);
-            draft.proofs(proofs);
-            findings.push(finish(
-                draft,
-                &Cause::LoraId,
-                "as each engine gave the same adapter an id of its own",
-            ));
+            forks.add(a, b, &apart.flatten().collect::<Vec<_>>());
         }
     }
-    findings
+    forks.told("as each engine gave the same adapter an id of its own")
 }
 
 /// The id that a member gave each adapter at its last load, where its keys hold it.
@@ -65,18 +55,58 @@ fn ids(view: &View<'_>, member: &Member) -> Ids {
     ids
 }
 
-fn draft_of(a: &Member, b: &Member) -> Draft {
-    let subject = format!("{}, {}", a.id, b.id);
-    let mut draft = Draft::new(Detector::KeyspaceFork, Cause::LoraId, Confidence::Risk, subject);
-    draft.worker(a.id.as_str()).worker(b.id.as_str());
-    draft.unknown("whether requests for these adapters were looked up on both");
-    draft
+/// Engines that keep one adapter under other keys: one fork, however many pairs they make.
+#[derive(Default)]
+struct Fork {
+    workers: BTreeSet<String>,
+    proofs: Vec<Observation>,
+}
+
+#[derive(Default)]
+struct Forks(Vec<Fork>);
+
+impl Forks {
+    fn add(&mut self, a: &Member, b: &Member, proofs: &[&Observation]) {
+        if proofs.is_empty() {
+            return;
+        }
+        let pair = [a, b].map(|member| member.id.to_string());
+        let mut joined = Fork::default();
+        for held in self.0.extract_if(.., |held| pair.iter().any(|name| held.workers.contains(name))) {
+            joined.workers.extend(held.workers);
+            joined.proofs.extend(held.proofs);
+        }
+        joined.workers.extend(pair);
+        for proof in proofs {
+            if !joined.proofs.iter().any(|held| held.envelope.id == proof.envelope.id) {
+                joined.proofs.push((*proof).clone());
+            }
+        }
+        self.0.push(joined);
+    }
+
+    fn told(self, how: &str) -> Vec<Finding> {
+        self.0.into_iter().map(|fork| fork.told(how)).collect()
+    }
+}
+
+impl Fork {
+    fn told(self, how: &str) -> Finding {
+        let subject = self.workers.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let mut draft = Draft::new(Detector::KeyspaceFork, Cause::LoraId, Confidence::Risk, subject);
+        for worker in &self.workers {
+            draft.worker(worker);
+        }
+        draft.proofs(&self.proofs);
+        draft.unknown("whether requests for these adapters were looked up on both");
+        finish(draft, &Cause::LoraId, how)
+    }
 }
 
 fn by_number(view: &View<'_>) -> Vec<Finding> {
     let numbered: Vec<&Member> =
         view.roster().members().filter(|m| m.fact(fact::ADAPTER_KEY) == Some("load_number")).collect();
-    let mut findings = Vec::new();
+    let mut forks = Forks::default();
     for (index, a) in numbered.iter().enumerate() {
         for b in numbered.iter().skip(index + 1).filter(|b| shares(view, a, b)) {
             let (left, right) = (loads(view, a), loads(view, b));
@@ -88,15 +118,11 @@ fn by_number(view: &View<'_>) -> Vec<Finding> {
                 })
                 .map(|(_, (name, _))| name)
                 .collect();
-            if moved.is_empty() {
-                continue;
-            }
-            let mut draft = draft_of(a, b);
-            draft.proofs(left.iter().chain(&right).filter(|(name, _)| moved.contains(&name)).map(|(_, o)| o));
-            findings.push(finish(draft, &Cause::LoraId, "as the adapters were loaded in another order"));
+            let told = left.iter().chain(&right).filter(|(name, _)| moved.contains(&name)).map(|(_, o)| o);
+            forks.add(a, b, &told.collect::<Vec<_>>());
         }
     }
-    findings
+    forks.told("as the adapters were loaded in another order")
 }
 
 /// Names of adapters in the order of their first load.

@@ -13,7 +13,7 @@ use crate::view::{Member, View};
 use kvprov_model::fact;
 use kvprov_model::factor::Comparison;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
-use kvprov_model::id::WorkerId;
+use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::ArtifactAction;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
                 let both_told = told.iter().any(|finding| {
                     [a, b].iter().all(|member| finding.workers.iter().any(|name| name == member.id.as_str()))
                 });
-                if both_told || !same_model(a, b) {
+                if both_told || !same_model(a, b) || are_ranks(a, b) {
                     continue;
                 }
                 let mut differing =
@@ -64,17 +64,34 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
     findings
 }
 
-/// Workers by the store that they are configured to use. A directory or a loopback address is a place on one node:
-/// the same text on another node is another store, as far as settings tell.
-pub(in crate::detect) fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, &'v str), Vec<&'v Member>> {
-    let mut places: BTreeMap<(&str, &str), Vec<&Member>> = BTreeMap::new();
+/// Workers by the store that they are configured to use, and where it is. A directory or a loopback address is a place on one
+/// node: the same text on another node is another store, unless both are seen in it.
+pub(in crate::detect) fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, String), Vec<&'v Member>> {
+    let mut places: BTreeMap<(&str, String), Vec<&Member>> = BTreeMap::new();
+    let seen: Vec<StoreId> = view
+        .keys(IndexKind::Store)
+        .into_iter()
+        .filter_map(|key| match key {
+            IndexKey::Store(store) => Some(store),
+            _ => None,
+        })
+        .collect();
     for member in view.roster().members() {
         if let Some(store) = member.fact(fact::STORE) {
             let local = ["file:", "//localhost", "//127.", ":localhost", ":127."]
                 .iter()
                 .any(|mark| store.contains(mark));
-            let node = if local { member.node.as_str() } else { "" };
-            places.entry((store, node)).or_default().push(member);
+            let seen_in = || {
+                let mut here = seen.iter().filter(|seen| {
+                    seen.0 != store
+                        && same_place(&seen.0, store)
+                        && History::of(view, seen).is_used_by(&member.id)
+                });
+                here.next().map(|store| store.0.clone())
+            };
+            let place =
+                if local { seen_in().unwrap_or_else(|| member.node.to_string()) } else { String::new() };
+            places.entry((store, place)).or_default().push(member);
         }
     }
     places
@@ -85,6 +102,12 @@ fn same_place(seen: &str, configured: &str) -> bool {
     let directory = configured.strip_prefix("file:").map(|dir| dir.trim_end_matches('/'));
     seen == configured
         || directory.is_some_and(|dir| !dir.is_empty() && seen.starts_with("file:") && seen.ends_with(dir))
+}
+
+/// Whether two workers are ranks of one engine: each has keys of its own.
+fn are_ranks(a: &Member, b: &Member) -> bool {
+    let both = |name: &str| a.fact(name).zip(b.fact(name));
+    both(fact::TP_RANK).is_some_and(|(a, b)| a != b) && both(fact::TP_SIZE).is_some_and(|(a, b)| a == b)
 }
 
 /// Of a configured store the writers whose artifacts somebody was seen to read, with who read them: their keys are the same,

@@ -141,6 +141,8 @@ struct Explained {
     legs: Vec<Option<WallTime>>,
     /// Decisions of routers for decode alone, by interval.
     decisions: Vec<Interval>,
+    /// When decisions were told one by one that say nothing of the prompt.
+    told: Vec<Option<WallTime>>,
     /// Prompts up to this many tokens are meant for the decode worker.
     limit: f64,
 }
@@ -153,14 +155,21 @@ impl Explained {
             .filter(|(_, leg)| leg.leg == Some(Role::Prefill))
             .filter_map(|(_, leg)| leg.request_id.as_deref().map(RequestStem::of))
             .collect();
-        let mut explained =
-            Self { decode_only: Vec::new(), legs: Vec::new(), decisions: Vec::new(), limit: 0.0 };
+        let mut explained = Self {
+            decode_only: Vec::new(),
+            legs: Vec::new(),
+            decisions: Vec::new(),
+            told: Vec::new(),
+            limit: 0.0,
+        };
         for (observation, leg) in legs.iter() {
-            let here = leg.leg == Some(Role::Decode)
-                && view
-                    .roster()
+            let says_itself = observation.envelope.worker.as_ref() == Some(worker);
+            let is_sent = || {
+                view.roster()
                     .by_endpoint(leg.endpoint.as_deref(), &Role::Decode, Some(&observation.envelope))
-                    .is_some_and(|m| m.id == *worker);
+                    .is_some_and(|m| m.id == *worker)
+            };
+            let here = leg.leg == Some(Role::Decode) && (says_itself || is_sent());
             // A decision for decode alone is told before its answer, without one.
             let decision = leg.status.is_none() && leg.kv_params_sent == Some(false);
             if !here || !(decision || leg.status.is_some_and(|status| (200..300).contains(&status))) {
@@ -168,6 +177,9 @@ impl Explained {
             }
             if !decision {
                 explained.legs.push(observation.envelope.wall);
+            } else if leg.prompt_tokens.is_none() {
+                explained.told.push(observation.envelope.wall);
+                continue;
             }
             let alone = leg.request_id.as_deref().is_some_and(|id| !prefilled.contains(&RequestStem::of(id)));
             if alone && leg.kv_params_sent != Some(true) {
@@ -201,7 +213,8 @@ impl Explained {
             .iter()
             .filter(|d| d.contains(interval.until) || interval.contains(d.until))
             .peekable();
-        if counted.peek().is_none() && above / answered <= self.limit {
+        let told = self.told.iter().filter(|at| interval.contains(**at)).count() as f64;
+        if counted.peek().is_none() && told == 0.0 && above / answered <= self.limit {
             return 0.0;
         }
         let by_legs: f64 = self
@@ -211,7 +224,8 @@ impl Explained {
             .filter(|(begin, end, _)| interval.overlaps(*begin, *end))
             .map(|(.., tokens)| tokens)
             .sum();
-        let decided: f64 = counted.map(|d| d.increase(counter::ROUTED_DECODE_ONLY)).sum();
+        // Who counts its decisions may tell them too.
+        let decided = counted.map(|d| d.increase(counter::ROUTED_DECODE_ONLY)).sum::<f64>().max(told);
         let by_decisions = above * (decided / here).min(1.0);
         (above - by_legs - by_decisions).max(0.0)
     }

@@ -9,6 +9,7 @@ mod meanwhile;
 pub mod outcome;
 pub mod short_load;
 pub mod trouble;
+mod unanswered;
 
 use crate::view::View;
 use kvprov_model::id::WorkerId;

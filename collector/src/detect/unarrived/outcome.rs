@@ -5,6 +5,7 @@
 
 use super::meanwhile::Meanwhile;
 use super::short_load::Promise;
+use super::unanswered::{self, Asked};
 use super::{Trouble, counted, short_load};
 use crate::view::View;
 use crate::view::request::stems;
@@ -125,7 +126,8 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
             decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
             continue;
         }
-        if policy != Policy::Fail
+        // A pull that never began can only end one way.
+        if (policy != Policy::Fail || trouble.cause == Cause::ParamsInvalid)
             && let Some((interval, tokens)) = meanwhile.computed(&intervals, &trouble)
         {
             trouble.answered(&interval.observation);
@@ -139,8 +141,7 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         decided.push(policy.suggest_on(view, worker, trouble));
     }
     decided.extend(reports.rest(view, worker, &policy, &decided));
-    decided.retain_mut(|one| one.was_promised(view, worker));
-    decided.iter_mut().for_each(|one| one.take_unanswered(view, worker));
+    decided.retain_mut(|one| one.was_promised(view, worker) && one.was_asked(view, worker));
     for trouble in counted::untold(view, worker, &intervals, &decided) {
         let requests = trouble.events;
         decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
@@ -238,18 +239,22 @@ impl Policy {
 }
 
 impl Decided {
-    /// A store that did not answer once, and the only request that asked it then.
-    fn take_unanswered(&mut self, view: &View<'_>, worker: &WorkerId) {
+    /// Whether a store that did not answer kept anybody waiting; where that is one request, it is named.
+    fn was_asked(&mut self, view: &View<'_>, worker: &WorkerId) -> bool {
         let trouble = &mut self.trouble;
         let is_nameless = trouble.stem.is_none() && trouble.ids.is_empty();
-        if !is_nameless || trouble.cause != Cause::StoreUnreachable || self.requests != 1 {
-            return;
+        if self.proven || !is_nameless || trouble.cause != Cause::StoreUnreachable {
+            return true;
         }
-        let [failure] = trouble.proofs.as_slice() else { return };
-        if let Some((lookup, id)) = short_load::unanswered(view, worker, failure) {
-            trouble.stem = Some(RequestStem::of(&id));
-            trouble.ids.insert(id);
-            trouble.answered(&lookup);
+        match unanswered::asked(view, worker, trouble) {
+            Asked::Nobody => false,
+            Asked::One(lookup, id) => {
+                trouble.stem = Some(RequestStem::of(&id));
+                trouble.ids.insert(id);
+                trouble.answered(&lookup);
+                true
+            }
+            Asked::Untold => true,
         }
     }
 

@@ -41,6 +41,21 @@ struct Lookup<'o> {
 
 /// The loads of one worker's observations that fell short.
 pub fn collect(observations: &[Observation]) -> Vec<ShortLoad<'_>> {
+    paired(observations, |_, _| {})
+}
+
+/// Every lookup that promised something, with the load that followed, however much that brought.
+pub(super) fn loads(observations: &[Observation]) -> Vec<(&Observation, &Observation)> {
+    let mut loads = Vec::new();
+    paired(observations, |lookup, load| loads.push((lookup, load)));
+    loads
+}
+
+/// Pairs lookups with loads; gives those that fell short.
+fn paired<'o>(
+    observations: &'o [Observation],
+    mut pair: impl FnMut(&'o Observation, &'o Observation),
+) -> Vec<ShortLoad<'o>> {
     let mut waiting: Vec<Lookup<'_>> = Vec::new();
     let mut short: Vec<ShortLoad<'_>> = Vec::new();
     for (observation, used) in in_order(observations) {
@@ -56,6 +71,7 @@ pub fn collect(observations: &[Observation]) -> Vec<ShortLoad<'_>> {
             };
             if let Some(at) = at {
                 let lookup = waiting.remove(at);
+                pair(lookup.observation, observation);
                 let due = lookup.needed.min(used.asked.unwrap_or(i64::MAX));
                 if retrieved < due {
                     short.push(ShortLoad {
@@ -152,31 +168,6 @@ pub fn promise_before(view: &View<'_>, worker: &WorkerId, failure: &Observation)
     }
 }
 
-/// The only request whose lookup found nothing in the same breath in which a store did not answer somebody: its lookup and
-/// its id.
-pub fn unanswered(
-    view: &View<'_>,
-    worker: &WorkerId,
-    failure: &Observation,
-) -> Option<(Observation, String)> {
-    let failed = failure.envelope.wall?;
-    let mut asked: BTreeMap<RequestStem, (&Observation, &str)> = BTreeMap::new();
-    let observations = view.worker(worker);
-    for observation in observations.iter() {
-        if let Body::CacheUse(CacheUse { hit: Some(0), retrieved: None, request_id: Some(id), .. }) =
-            &observation.body
-            && observation.envelope.wall.is_some_and(|told| (0..=SECOND).contains(&told.since(failed)))
-        {
-            asked.entry(RequestStem::of(id)).or_insert((observation, id));
-        }
-    }
-    let mut asked = asked.into_values();
-    match (asked.next(), asked.next()) {
-        (Some((lookup, id)), None) => Some((lookup.clone(), id.to_owned())),
-        _ => None,
-    }
-}
-
 /// Tokens that did not come, as a load without a name beside a complaint that names its request tells them.
 pub fn missing_beside(view: &View<'_>, worker: &WorkerId, complaint: &Observation) -> Option<i64> {
     view.worker(worker).iter().find_map(|observation| match &observation.body {
@@ -190,7 +181,7 @@ pub fn missing_beside(view: &View<'_>, worker: &WorkerId, complaint: &Observatio
 
 /// Lookups and loads in the order in which they happened. Within one stream that is its own order; two streams that
 /// print one second are told apart by what must come first.
-fn in_order(observations: &[Observation]) -> Vec<(&Observation, &CacheUse)> {
+pub(super) fn in_order(observations: &[Observation]) -> Vec<(&Observation, &CacheUse)> {
     let mut uses: Vec<(&Observation, &CacheUse)> = observations
         .iter()
         .filter_map(|observation| match &observation.body {

@@ -312,7 +312,27 @@ fn told_by_decoder(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> boo
     if role(worker.as_str()) != Some(Role::Prefill) {
         return false;
     }
+    if trouble.stem.is_none() && trouble.ids.is_empty() {
+        return decoders_tell(view, trouble);
+    }
     others(view, worker, trouble).iter().any(|o| role(o.worker()) != Some(Role::Prefill))
+}
+
+/// Whether a decode worker tells in the same breath of KV that did not come: a failure of a prefill worker that names
+/// nobody is the other half of that.
+fn decoders_tell(view: &View<'_>, trouble: &Trouble) -> bool {
+    let (Some(first), Some(last)) = (trouble.first, trouble.last) else { return false };
+    let near = |observation: &Observation| {
+        let span = first.plus(-BREATH)..=last.plus(BREATH);
+        observation.envelope.wall.is_some_and(|wall| span.contains(&wall))
+    };
+    let tells = |observation: &Observation| match &observation.body {
+        Body::KvLoad(_) => true,
+        _ => Statement::of(observation).is_some_and(|said| !said.arrived && !said.waiting),
+    };
+    view.roster().members().filter(|member| member.role == Some(Role::Decode)).any(|member| {
+        view.worker(&member.id).iter().any(|observation| near(observation) && tells(observation))
+    })
 }
 
 /// Failures of the same request or transfer that other workers tell.
