@@ -33,6 +33,8 @@ crate::documented_constants! {
     STORE_LAYOUT = "store_layout";
     /// The model as given: path or hub id. Evidence, never a revision.
     MODEL_PATH = "model_path";
+    /// The commit of the model's repository that was asked for. Evidence, never a digest.
+    MODEL_REVISION = "model_revision";
     /// The name under which the model is served; an alias.
     MODEL_NAME = "model_name";
     /// Hash algorithm of block or chunk keys.

@@ -8,6 +8,7 @@ use super::draft::Draft;
 use super::unarrived;
 use super::{Subject, words};
 use crate::view::View;
+use crate::view::request::stems;
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
@@ -33,11 +34,11 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
         })
         .filter(|trouble| trouble.remote_engine.is_some())
         .collect();
-    timeouts.sort_by_key(|trouble| (trouble.last, trouble.stem.clone()));
+    timeouts.sort_by_key(|trouble| (gave_up(trouble), trouble.stem.clone()));
     let mut queues: Vec<Vec<unarrived::Trouble>> = Vec::new();
     for trouble in timeouts {
         let joins = queues.last().and_then(|queue| queue.last()).is_some_and(|before| {
-            let gap = trouble.last.zip(before.last).map_or(i64::MAX, |(a, b)| a.since(b));
+            let gap = gave_up(&trouble).zip(gave_up(before)).map_or(i64::MAX, |(a, b)| a.since(b));
             gap <= QUEUE_STEP && !came_after(view, before, &trouble)
         });
         match queues.last_mut() {
@@ -52,7 +53,7 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
     let mut peers: Vec<&str> = queue.iter().filter_map(|trouble| trouble.remote_engine.as_deref()).collect();
     peers.sort_unstable();
     peers.dedup();
-    let (first, last) = (queue.first()?.last?, queue.last()?.last?);
+    let (first, last) = (gave_up(queue.first()?)?, gave_up(queue.last()?)?);
     let waiting = waiting_behind(view, worker, queue, first, last);
     let turns = queue.windows(2).filter(|pair| in_turn(view, worker, &pair[0], &pair[1])).count();
     let one_peer_stalls = turns >= 2 || (turns == 1 && !waiting.is_empty());
@@ -113,6 +114,13 @@ fn came_after(view: &View<'_>, before: &unarrived::Trouble, trouble: &unarrived:
     matches!((span(before), span(trouble)), (Some((_, ended)), Some((began, _))) if began >= ended)
 }
 
+/// When the handshake for a request gave up: the last statement that names it, for what names nobody may speak of another.
+fn gave_up(trouble: &unarrived::Trouble) -> Option<WallTime> {
+    let names_it =
+        |proof: &&Observation| trouble.stem.as_ref().is_some_and(|stem| stems(proof).contains(stem));
+    trouble.proofs.iter().filter(names_it).filter_map(|proof| proof.envelope.wall).max().or(trouble.last)
+}
+
 /// Whether a request was there before the one ahead of it gave up, and then took its own time to do so.
 fn in_turn(
     view: &View<'_>,
@@ -120,7 +128,7 @@ fn in_turn(
     ahead: &unarrived::Trouble,
     trouble: &unarrived::Trouble,
 ) -> bool {
-    let (Some(before), Some(after)) = (ahead.last, trouble.last) else { return false };
+    let (Some(before), Some(after)) = (gave_up(ahead), gave_up(trouble)) else { return false };
     let began = trouble.stem.as_ref().and_then(|stem| began(view, worker, stem));
     after.since(before) >= TURN && began.is_some_and(|began| began < before)
 }

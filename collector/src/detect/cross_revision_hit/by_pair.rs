@@ -1,6 +1,6 @@
 //! A decode worker pulled KV that a prefill worker of another revision had computed.
 
-use super::{difference, element_type, finish};
+use super::{commit, difference, element_type, finish};
 use crate::detect::adapter_used::{self, Served, Used};
 use crate::detect::draft::Draft;
 use crate::detect::unarrived;
@@ -205,6 +205,11 @@ fn mismatch(
             return Some((cause, Confidence::Suspected, format!("{what}, if the request used the adapter")));
         }
     }
+    if made.compare(&with, "weights") == Comparison::Unknown
+        && let Some(known) = commit(prefiller, decoder)
+    {
+        return Some(known);
+    }
     // KV of another element type that was transferred all the same was read as something it is not.
     element_type(prefiller, decoder)
 }
@@ -229,6 +234,11 @@ fn unjoined(
     // What arrived of another element type was read as something it is not, whatever the revisions.
     let (cause, _, what) = match revisions.0.compare_revision(&revisions.1) {
         Comparison::Different => difference(&revisions.0, &revisions.1)?,
+        _ if revisions.0.compare(&revisions.1, "weights") == Comparison::Unknown
+            && commit(prefiller, decoder).is_some() =>
+        {
+            commit(prefiller, decoder)?
+        }
         _ => element_type(prefiller, decoder)?,
     };
     let subject = format!("{} -> {}", prefiller.id, decoder.id);

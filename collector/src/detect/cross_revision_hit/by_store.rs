@@ -3,7 +3,7 @@
 //! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content. A write by
 //! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before.
 
-use super::{arrangement, difference, element_type, finish};
+use super::{arrangement, commit, difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
 use crate::view::View;
@@ -133,6 +133,12 @@ fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     };
     let (made, used) = (factors(&held.by, held.at), factors(&event.actor, event.at));
     if let Some(known) = difference(&made, &used) {
+        return Some(Verdict::of(known));
+    }
+    if made.compare(&used, "weights") == Comparison::Unknown
+        && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
+        && let Some(known) = commit(maker, reader)
+    {
         return Some(Verdict::of(known));
     }
     if held.by != event.actor
