@@ -172,3 +172,41 @@ fn a_request_after_the_queue_confirms_nothing() {
     answered_after(&mut scene, "08:01:00", 12);
     assert_eq!(scene.only(&STALL).confidence, Confidence::Suspected);
 }
+
+/// Requests that are there together, whose handshakes with one dead peer give up at the given seconds.
+fn one_dead_peer(seconds: &[&str]) -> Scene {
+    let mut scene = decoder();
+    for (index, second) in seconds.iter().enumerate() {
+        let request = format!("lab-{index}");
+        let added = RequestLeg { request_id: Some(request.clone()), ..RequestLeg::default() };
+        scene.at("08:00:04").on("d0").tell(Body::RequestLeg(added));
+        let nameless = handshake_with("e-1", "", Cause::HandshakeTimeout);
+        scene.at(&format!("08:00:{second}")).on("d0").tell(nameless);
+        let failed = handshake_with("e-1", &request, Cause::HandshakeTimeout);
+        scene.at(&format!("08:00:{second}")).on("d0").tell(failed);
+    }
+    scene
+}
+
+#[test]
+fn requests_that_wait_in_turn_for_one_dead_peer_are_a_queue() {
+    let found = one_dead_peer(&["09", "14", "19"]).only(&STALL);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 3));
+    assert!(found.summary.contains("behind a peer"), "{}", found.summary);
+}
+
+#[test]
+fn a_request_that_waits_for_its_kv_meanwhile_makes_two_in_turn_a_queue() {
+    let mut scene = one_dead_peer(&["09", "14"]);
+    scene.assert_quiet(&STALL);
+    for second in ["06", "12"] {
+        scene.at(&format!("08:00:{second}")).on("d0").tell(waiting("healthy"));
+    }
+    let found = scene.only(&STALL);
+    assert!(found.requests.contains(&"healthy".to_owned()), "{:?}", found.requests);
+}
+
+#[test]
+fn requests_for_one_dead_peer_that_give_up_together_are_no_queue() {
+    one_dead_peer(&["09", "09", "10"]).assert_quiet(&STALL);
+}

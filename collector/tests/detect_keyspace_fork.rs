@@ -384,6 +384,69 @@ fn engines_that_read_what_the_other_wrote_have_one_keyspace_whatever_is_set() {
 }
 
 #[test]
+fn engines_on_two_nodes_that_are_seen_in_one_directory_share_it() {
+    let scene = |seen: [&str; 2]| {
+        let mut scene = Scene::new();
+        for ((worker, size), (node, store)) in
+            [("a0", "64"), ("b0", "128")].into_iter().zip([("n1", seen[0]), ("n2", seen[1])])
+        {
+            let engine = scene.worker(worker).both().node(node).uses("file:/kv");
+            engine.fact(fact::KEY_FACTORS, "block_size").fact(fact::BLOCK_SIZE, size);
+            scene.at("08:00:10").on(worker).tell(wrote(store, worker, 4096));
+        }
+        scene
+    };
+    assert_eq!(scene([STORE, STORE]).only(&FORK).cause, Cause::BlockSize);
+    scene([STORE, "file:export-2:/kv"]).assert_quiet(&FORK);
+}
+
+#[test]
+fn ranks_of_one_engine_that_are_watched_by_themselves_are_no_fork() {
+    let mut scene = configured(fact::HASH_SEED, "random", "random");
+    for (worker, rank) in [("a0", "0"), ("b0", "1")] {
+        scene.worker(worker).fact(fact::TP_SIZE, "2").fact(fact::TP_RANK, rank);
+    }
+    scene.assert_silent();
+}
+
+/// Blocks of equal tokens under the number of an adapter, with a hash of their own on either engine.
+fn adapter_blocks(key: &str, numbers: [&str; 2]) -> Scene {
+    let mut scene = loaded(key, ["legal", "code"], ["code", "legal"]);
+    for ((worker, hash), number) in [("a0", "h1"), ("b0", "h2")].into_iter().zip(numbers) {
+        let block = Block { adapter: Some(number.to_owned()), ..stored_blocks(&[("c1", hash)]) };
+        scene.at("08:00:40").on(worker).tell(Body::Block(block));
+    }
+    scene
+}
+
+#[test]
+fn blocks_of_one_adapter_under_two_load_numbers_are_a_fork() {
+    let found = adapter_blocks("load_number", ["1", "2"]).only(&FORK);
+    assert_eq!((found.confidence, found.cause), (Confidence::Confirmed, Cause::LoraId));
+}
+
+#[test]
+fn blocks_of_two_adapters_are_no_fork() {
+    let found = adapter_blocks("load_number", ["1", "1"]).only(&FORK);
+    assert_eq!(found.confidence, Confidence::Risk, "only the order of loads");
+    adapter_blocks("name", ["1", "2"]).assert_silent();
+}
+
+#[test]
+fn one_adapter_under_three_ids_is_one_fork() {
+    let mut scene = Scene::new();
+    for (worker, id) in [("a0", "1a"), ("b0", "2b"), ("c0", "3c")] {
+        scene.worker(worker).both().uses(STORE);
+        let mut load = adapter_loaded("legal", "/lora");
+        if let Body::AdminCall(call) = &mut load {
+            call.ids = vec![id.to_owned()];
+        }
+        scene.at("08:00:10").on(worker).tell(load);
+    }
+    assert_eq!(scene.only(&FORK).workers, ["a0", "b0", "c0"]);
+}
+
+#[test]
 fn an_index_that_counts_as_its_engines_do_is_no_fork() {
     indexed("16").assert_silent();
     let mut other = indexed("64");

@@ -528,3 +528,15 @@ fn a_transfer_without_a_name_beside_a_load_that_fell_short_is_that_load() {
     scene.at("08:00:11").on("e0").tell(retrieved("chatcmpl-a1", 4096));
     assert_eq!(scene.only(&FAILED).confidence, Confidence::Suspected);
 }
+
+#[test]
+fn a_prefill_workers_failure_that_names_nobody_is_told_by_the_decode_worker() {
+    let told = |at: &str| {
+        let mut scene = decoder(Some("fail"));
+        scene.at("08:00:10").on("p0").tell(transfer_failed("", Cause::TransferFailed));
+        scene.at(at).on("d0").tell(handshake_failed("lab-1", Cause::LayoutMismatch));
+        scene.by(&FAILED).len()
+    };
+    assert_eq!(told("08:00:11"), 1);
+    assert_eq!(told("08:10:11"), 2);
+}

@@ -5,7 +5,7 @@
 mod scene;
 
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::{Body, Role};
+use kvprov_model::observation::{Body, RequestLeg, Role};
 use kvprov_model::{counter, fact};
 use scene::tell::*;
 use scene::{NODE, Scene, names_unknown, places};
@@ -105,6 +105,29 @@ fn the_last_token_of_each_prompt_is_no_recompute() {
 fn prompts_shorter_than_a_block_are_no_recompute() {
     let values = [(counter::PROMPT_LOCAL_COMPUTE, 24.0 * 9.0), (counter::REQUESTS_ANSWERED, 24.0)];
     counted_only(&values).assert_silent();
+}
+
+#[test]
+fn prompts_that_were_told_one_by_one_to_be_decode_only_are_no_recompute() {
+    let values = [
+        (counter::PROMPT_LOCAL_COMPUTE, 4096.0),
+        (counter::PROMPT_EXTERNAL, 22_000.0),
+        (counter::REQUESTS_ANSWERED, 13.0),
+        (counter::TRANSFERS_SUCCEEDED, 11.0),
+    ];
+    let told = |decisions: usize, by: &str| {
+        let mut scene = counted_only(&values);
+        scene.worker("r0").router();
+        for _ in 0..decisions {
+            let decision =
+                RequestLeg { leg: Some(Role::Decode), kv_params_sent: Some(false), ..RequestLeg::default() };
+            scene.at("08:00:30").on(by).tell(Body::RequestLeg(decision));
+        }
+        scene
+    };
+    told(2, "r0").assert_silent();
+    told(2, "d0").assert_silent();
+    assert_eq!(told(1, "r0").only(&RECOMPUTE).confidence, Confidence::Suspected);
 }
 
 #[test]

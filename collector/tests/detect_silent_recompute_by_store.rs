@@ -61,6 +61,38 @@ fn the_only_request_that_asked_when_the_store_did_not_answer_is_named() {
 }
 
 #[test]
+fn a_store_that_did_not_answer_within_a_load_that_fell_short_is_told_with_that_load() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(looked_up("cmpl-a-0", 2300, 2048, 2048));
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+    scene.at("08:00:12").on("e0").tell(retrieved("cmpl-a-0", 1024));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.cause.clone(), found.tokens), (Cause::LoadMiss, 1024));
+}
+
+#[test]
+fn a_store_that_did_not_answer_within_a_load_that_was_complete_kept_nobody_waiting() {
+    let mut scene = engine();
+    scene.at("08:00:10").on("e0").tell(looked_up("cmpl-a-0", 2300, 2048, 2048));
+    scene.at("08:00:11").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+    scene.at("08:00:12").on("e0").tell(retrieved("cmpl-a-0", 2048));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_store_that_was_there_again_before_anybody_asked_kept_nobody_waiting() {
+    let scene = |asked: &str| {
+        let mut scene = engine();
+        scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at("08:00:20").on("e0").tell(store_says("connected", 1));
+        scene.at(asked).on("e0").tell(looked_up("cmpl-a-0", 512, 0, 0));
+        scene
+    };
+    scene("08:00:30").assert_silent();
+    assert_eq!(scene("08:00:15").only(&RECOMPUTE).cause, Cause::StoreUnreachable);
+}
+
+#[test]
 fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
     let mut scene = engine();
     scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));

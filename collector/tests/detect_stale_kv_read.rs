@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::counter;
 use kvprov_model::finding::{Confidence, Detector};
-use kvprov_model::observation::{Body, Lease, LeaseState};
+use kvprov_model::observation::{Body, Lease, LeaseState, Transfer};
 use scene::tell::*;
 use scene::{Scene, clock, names_unknown, places};
 
@@ -183,4 +183,22 @@ fn one_request_read_in_time_hides_no_other() {
     scene.at("08:02:31").on("p0").tell(notified("b", "08:02:04"));
     let found = scene.only(&STALE);
     assert_eq!((found.count, found.requests), (1, vec!["a".to_owned(), "cmpl-a-0".to_owned()]));
+}
+
+#[test]
+fn a_reader_on_another_node_that_has_the_blocks_long_before_the_release_is_not_stale() {
+    let got = |at: &str| {
+        let mut scene = expired_then_read();
+        scene.worker("d0").decode().node("node-2");
+        let came = Transfer {
+            request_id: Some("cmpl-a-0".to_owned()),
+            direction: Some("receive".to_owned()),
+            ..Transfer::default()
+        };
+        scene.at(at).on("d0").tell(Body::Transfer(came));
+        scene
+    };
+    got("07:59:20").assert_quiet(&STALE);
+    // Clocks of two nodes may be a few seconds apart.
+    assert_eq!(got("08:00:05").only(&STALE).confidence, Confidence::Confirmed);
 }

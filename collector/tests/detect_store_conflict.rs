@@ -247,3 +247,33 @@ fn writing_and_missing_is_no_conflict() {
     scene.at("08:00:20").on("a0").tell(store_says("evicted", 9));
     scene.assert_silent();
 }
+
+#[test]
+fn who_is_no_engine_and_empties_a_store_removes_from_outside() {
+    let mut scene = two_owners();
+    scene.worker("cleanup");
+    for page in 1..=3 {
+        for owner in ["a", "b"] {
+            let key = format!("{owner}-{page}");
+            let taken = artifact(STORE, &key, ArtifactAction::Cleared);
+            scene.at("08:00:20").on("cleanup").tell(Body::Artifact(taken));
+            scene.at("08:00:30").on(&format!("{owner}0")).tell(missed(STORE, &key));
+        }
+    }
+    let found = scene.only(&CONFLICT);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::ForeignRemoval));
+}
+
+#[test]
+fn who_asks_for_as_much_as_it_writes_itself_wants_another_size() {
+    let mut scene = two_owners();
+    scene.at("08:00:15").on("b0").tell(wrote(STORE, "b-9", 8192));
+    let short = Artifact {
+        bytes: Some(4096),
+        bytes_wanted: Some(8192),
+        ..artifact(STORE, "a-1", ArtifactAction::Partial)
+    };
+    scene.at("08:00:20").on("b0").tell(Body::Artifact(short));
+    let found = scene.only(&CONFLICT);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::SizeMismatch));
+}

@@ -33,7 +33,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
             let mut findings = by_blocks::detect(view);
             findings.extend(by_derivation::detect(view));
             findings.extend(stated(view));
-            findings.extend(by_adapters::detect(view));
+            findings.extend(by_adapters::detect(view, &findings));
             findings.extend(by_process::detect(view));
             findings.extend(by_settings::detect(view, &proven, &findings));
             findings.extend(by_index::detect(view, &findings));

@@ -6,11 +6,11 @@ use crate::detect::draft::Draft;
 use crate::detect::unarrived;
 use crate::view::{Member, View};
 use kvprov_model::clock::{SECOND, WallTime};
-use kvprov_model::counter;
 use kvprov_model::factor::{Comparison, Factors};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Observation, Outcome, RequestLeg, Role};
+use kvprov_model::{counter, fact};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long after a transfer was counted the ids of its request may be told.
@@ -74,7 +74,8 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
         }
     }
     if crossings.is_empty() {
-        drafts.extend(unjoined(view, decoder, arrived));
+        let unjoined = unjoined(view, decoder, arrived).or_else(|| answered(view, decoder));
+        drafts.extend(unjoined);
     }
     drafts
         .into_iter()
@@ -212,6 +213,38 @@ fn mismatch(
     }
     // KV of another element type that was transferred all the same was read as something it is not.
     element_type(prefiller, decoder)
+}
+
+/// Answers of a decode worker that computes no prompt in any case, while the only prefill worker had other weights: what it
+/// answered came from there. They are told behind a change of its own.
+fn answered(view: &View<'_>, decoder: &Member) -> Option<((Cause, WorkerId), (Draft, String))> {
+    let mut prefillers = view.roster().prefillers().filter(|p| p.id != decoder.id);
+    let (Some(prefiller), None) = (prefillers.next(), prefillers.next()) else { return None };
+    let never_prefills = decoder.fact(fact::LOAD_FAILURE_POLICY) == Some("abort");
+    if !never_prefills || decoder.role != Some(Role::Decode) {
+        return None;
+    }
+    let mut found: Option<((Cause, WorkerId), (Draft, String))> = None;
+    for observation in view.worker(&decoder.id).iter() {
+        let Body::RequestLeg(leg) = &observation.body else { continue };
+        let at = observation.envelope.wall;
+        let is_answer = leg.status == Some(200) && leg.request_id.is_none() && leg.leg.is_none();
+        if !is_answer || at.is_none() {
+            continue;
+        }
+        let (made, used) = (prefiller.factors_at(at, None), decoder.factors_at(at, None));
+        let Some((cause, _, what)) = difference(&made, &used) else { continue };
+        let (_, (draft, _)) = found.get_or_insert_with(|| {
+            let subject = format!("{} -> {}", prefiller.id, decoder.id);
+            let mut draft =
+                Draft::new(Detector::CrossRevisionHit, cause.clone(), Confidence::Suspected, subject);
+            draft.worker(decoder.id.as_str()).worker(prefiller.id.as_str());
+            draft.unknown("which requests: no id joins the two sides");
+            ((cause, prefiller.id.clone()), (draft, what))
+        });
+        draft.proof(observation).events(1);
+    }
+    found
 }
 
 /// Transfers that succeeded without any id that joins them to a prefill worker: with only one that could have

@@ -10,9 +10,9 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::observation::{AdminClass, Body, Observation, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The complete set of findings on the fleet.
-pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
-    let mut findings = by_number(view);
+/// The complete set of findings on the fleet, except for engines of which it is told already.
+pub(super) fn detect(view: &View<'_>, told: &[Finding]) -> Vec<Finding> {
+    let mut findings = by_number(view, told);
     findings.extend(by_id(view));
     findings
 }
@@ -103,12 +103,17 @@ impl Fork {
     }
 }
 
-fn by_number(view: &View<'_>) -> Vec<Finding> {
+fn by_number(view: &View<'_>, told: &[Finding]) -> Vec<Finding> {
+    let is_told = |a: &Member, b: &Member| {
+        told.iter().filter(|finding| finding.cause == Cause::LoraId).any(|finding| {
+            [a, b].iter().all(|member| finding.workers.iter().any(|name| name == member.id.as_str()))
+        })
+    };
     let numbered: Vec<&Member> =
         view.roster().members().filter(|m| m.fact(fact::ADAPTER_KEY) == Some("load_number")).collect();
     let mut forks = Forks::default();
     for (index, a) in numbered.iter().enumerate() {
-        for b in numbered.iter().skip(index + 1).filter(|b| shares(view, a, b)) {
+        for b in numbered.iter().skip(index + 1).filter(|b| shares(view, a, b) && !is_told(a, b)) {
             let (left, right) = (loads(view, a), loads(view, b));
             let moved: Vec<&String> = left
                 .iter()
@@ -126,7 +131,7 @@ fn by_number(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// Names of adapters in the order of their first load.
-fn loads(view: &View<'_>, member: &Member) -> Vec<(String, Observation)> {
+pub(super) fn loads(view: &View<'_>, member: &Member) -> Vec<(String, Observation)> {
     let mut loads: Vec<(String, Observation)> = Vec::new();
     for observation in view.worker(&member.id).iter() {
         let Body::AdminCall(call) = &observation.body else { continue };

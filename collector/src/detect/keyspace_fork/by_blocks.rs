@@ -1,8 +1,10 @@
 //! KV events of two engines: equal token content, disjoint block hashes.
 //!
 //! Only what the engines share matters: a store, or an index that a router keeps over their events. Blocks whose hash
-//! holds more than tokens (a salt, an image, an adapter) say nothing.
+//! holds more than tokens (a salt, an image, an adapter) say nothing, unless the order of loads tells which adapter a
+//! number stands for.
 
+use super::by_adapters::loads;
 use super::{cause_of, finish};
 use crate::detect::draft::Draft;
 use crate::view::{Member, View};
@@ -21,31 +23,39 @@ type ByWorker<'o> = BTreeMap<WorkerId, (BTreeSet<String>, &'o Observation)>;
 /// The complete set of findings on the fleet.
 pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
     let fleet = view.fleet();
-    let mut contents: BTreeMap<(String, String), ByWorker<'_>> = BTreeMap::new();
+    let mut contents: BTreeMap<(String, String, Option<String>), ByWorker<'_>> = BTreeMap::new();
+    let mut numbers: BTreeMap<WorkerId, Vec<String>> = BTreeMap::new();
     for observation in fleet.iter() {
         let Body::Block(block) = &observation.body else { continue };
         let (Some(BlockAction::Stored), Some(worker)) = (&block.action, &observation.envelope.worker) else {
             continue;
         };
-        if block.adapter.is_some() || block.extra_keys == Some(true) {
+        let named = block.adapter.as_deref().map(|number| {
+            let loaded = numbers.entry(worker.clone()).or_insert_with(|| loaded(view, worker));
+            number.parse::<usize>().ok().and_then(|number| loaded.get(number.checked_sub(1)?)).cloned()
+        });
+        // Releases whose keys hold a load number say nothing of other things in them.
+        if named == Some(None) || (named.is_none() && block.extra_keys == Some(true)) {
             continue;
         }
+        let adapter = named.flatten();
         for (content, hash) in comparable(block) {
-            let key = (block.content_key.clone().unwrap_or_default(), content.clone());
+            let key = (block.content_key.clone().unwrap_or_default(), content.clone(), adapter.clone());
             let entry = contents.entry(key).or_default().entry(worker.clone());
             entry.or_insert_with(|| (BTreeSet::new(), observation)).0.insert(hash.clone());
         }
     }
-    let mut drafts: BTreeMap<(WorkerId, WorkerId), Draft> = BTreeMap::new();
-    for workers in contents.values() {
+    let mut drafts: BTreeMap<(WorkerId, WorkerId, bool), Draft> = BTreeMap::new();
+    for ((.., adapter), workers) in &contents {
         let all: Vec<_> = workers.iter().collect();
         for (index, (a, (hashes_a, proof_a))) in all.iter().enumerate() {
             for (b, (hashes_b, proof_b)) in all.iter().skip(index + 1) {
                 if !hashes_a.is_disjoint(hashes_b) {
                     continue;
                 }
-                let draft = drafts.entry(((*a).clone(), (*b).clone())).or_insert_with(|| {
-                    let (cause, confidence) = weigh(view, a, b);
+                let key = ((*a).clone(), (*b).clone(), adapter.is_some());
+                let draft = drafts.entry(key).or_insert_with(|| {
+                    let (cause, confidence) = weigh(view, a, b, adapter.is_some());
                     let mut draft =
                         Draft::new(Detector::KeyspaceFork, cause, confidence, format!("{a}, {b}"));
                     draft.worker(a.as_str()).worker(b.as_str());
@@ -63,8 +73,8 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
     }
     drafts
         .into_iter()
-        .map(|((a, b), draft)| {
-            let cause = weigh(view, &a, &b).0;
+        .map(|((a, b, of_adapter), draft)| {
+            let cause = weigh(view, &a, &b, of_adapter).0;
             let how = format!("as KV events of both show for {} contents", draft.count());
             finish(draft, &cause, &how)
         })
@@ -75,11 +85,19 @@ fn comparable(block: &Block) -> impl Iterator<Item = (&String, &String)> {
     block.content.iter().zip(&block.hashes).filter(|(content, _)| !content.is_empty())
 }
 
-fn weigh(view: &View<'_>, a: &WorkerId, b: &WorkerId) -> (Cause, Confidence) {
+/// The adapters of a worker by the numbers of their loads, from 1, where its keys hold those.
+fn loaded(view: &View<'_>, worker: &WorkerId) -> Vec<String> {
+    let member = view.roster().get(worker);
+    let numbered = member.filter(|member| member.fact(fact::ADAPTER_KEY) == Some("load_number"));
+    numbered.map(|member| loads(view, member).into_iter().map(|(name, _)| name).collect()).unwrap_or_default()
+}
+
+fn weigh(view: &View<'_>, a: &WorkerId, b: &WorkerId, of_adapter: bool) -> (Cause, Confidence) {
     let (Some(a), Some(b)) = (view.roster().get(a), view.roster().get(b)) else {
         return (Cause::Unknown, Confidence::Suspected);
     };
-    let cause = HASHED.iter().find(|name| differs(a, b, name)).map_or(Cause::Unknown, |name| cause_of(name));
+    let otherwise = if of_adapter { Cause::LoraId } else { Cause::Unknown };
+    let cause = HASHED.iter().find(|name| differs(a, b, name)).map_or(otherwise, |name| cause_of(name));
     let confidence = if shares(view, a, b) { Confidence::Confirmed } else { Confidence::Suspected };
     (cause, confidence)
 }

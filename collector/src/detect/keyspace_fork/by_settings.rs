@@ -13,7 +13,7 @@ use crate::view::{Member, View};
 use kvprov_model::fact;
 use kvprov_model::factor::Comparison;
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
-use kvprov_model::id::{StoreId, WorkerId};
+use kvprov_model::id::{NodeId, StoreId, WorkerId};
 use kvprov_model::observation::ArtifactAction;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,32 +67,28 @@ pub(super) fn detect(view: &View<'_>, proven: &[String], told: &[Finding]) -> Ve
 /// Workers by the store that they are configured to use, and where it is. A directory or a loopback address is a place on one
 /// node: the same text on another node is another store, unless both are seen in it.
 pub(in crate::detect) fn by_place<'v>(view: &'v View<'_>) -> BTreeMap<(&'v str, String), Vec<&'v Member>> {
-    let mut places: BTreeMap<(&str, String), Vec<&Member>> = BTreeMap::new();
-    let seen: Vec<StoreId> = view
-        .keys(IndexKind::Store)
-        .into_iter()
-        .filter_map(|key| match key {
-            IndexKey::Store(store) => Some(store),
-            _ => None,
-        })
-        .collect();
-    for member in view.roster().members() {
-        if let Some(store) = member.fact(fact::STORE) {
-            let local = ["file:", "//localhost", "//127.", ":localhost", ":127."]
-                .iter()
-                .any(|mark| store.contains(mark));
-            let seen_in = || {
-                let mut here = seen.iter().filter(|seen| {
-                    seen.0 != store
-                        && same_place(&seen.0, store)
-                        && History::of(view, seen).is_used_by(&member.id)
-                });
-                here.next().map(|store| store.0.clone())
-            };
-            let place =
-                if local { seen_in().unwrap_or_else(|| member.node.to_string()) } else { String::new() };
-            places.entry((store, place)).or_default().push(member);
+    let local = ["file:", "//localhost", "//127.", ":localhost", ":127."];
+    let users: Vec<(&Member, &str)> =
+        view.roster().members().filter_map(|member| Some((member, member.fact(fact::STORE)?))).collect();
+    let mut seen: BTreeMap<(&NodeId, &str), StoreId> = BTreeMap::new();
+    for store in view.keys(IndexKind::Store) {
+        let IndexKey::Store(store) = store else { continue };
+        for (member, configured) in users.iter().copied() {
+            let is_same = store.0 != configured && same_place(&store.0, configured);
+            if is_same && History::of(view, &store).is_used_by(&member.id) {
+                seen.entry((&member.node, configured)).or_insert_with(|| store.clone());
+            }
         }
+    }
+    let mut places: BTreeMap<(&str, String), Vec<&Member>> = BTreeMap::new();
+    for (member, store) in users {
+        let place = if local.iter().any(|mark| store.contains(mark)) {
+            let seen = seen.get(&(&member.node, store)).map(|store| &store.0);
+            seen.cloned().unwrap_or_else(|| member.node.to_string())
+        } else {
+            String::new()
+        };
+        places.entry((store, place)).or_default().push(member);
     }
     places
 }
