@@ -350,7 +350,14 @@ fn every_engine_prefix_is_read_behind_a_progress_bar() {
     for grammar in grammars().iter().filter(|grammar| !grammar.prefix.is_empty()) {
         let line = format!("{}{MESSAGE}{}", grammar.prefix, grammar.trailer);
         check(&format!("Loading:  50%|███ | 1/2 [00:01<00:01,  1.02s/it]\r{line}"), grammar, false);
-        check(&format!("Loading: 100%|██████| 2/2 [00:01<00:00,  1.02s/it]{line}"), grammar, false);
+        let bar = "Loading: 100%|██████| 2/2 [00:01<00:00,  1.02s/it]";
+        check(&format!("{bar}{line}"), grammar, false);
+        for (wrapper, zoned) in WRAPPERS {
+            check(&format!("{wrapper}{bar}{line}"), grammar, *zoned);
+        }
+        let pod = format!("decode-7c9-x2 {bar}{line}");
+        check(&pod, grammar, false);
+        assert_eq!(read(&pod).prefix.pod.as_deref(), Some("decode-7c9-x2"), "{pod:?}");
     }
 }
 
