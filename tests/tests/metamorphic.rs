@@ -117,7 +117,9 @@ fn number_of(name: &str) -> usize {
 
 /// Whether a terminal broke the lines of a bundle: nothing can have wrapped those after it.
 fn is_broken(bundle: &Bundle) -> bool {
-    const BROKEN: [&str; 9] = [
+    const BROKEN: [&str; 11] = [
+        "vllm-nixl-505",
+        "vllm-nixl-506",
         "vllm-88",
         "vllm-52",
         "vllm-57",

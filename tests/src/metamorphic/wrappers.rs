@@ -3,11 +3,12 @@
 
 use super::Changed;
 use super::logs::{Told, each_finely_dated, each_plain};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, text};
 use crate::verdict::Found;
 use jiff::ToSpan;
 use regex::Regex;
 use std::fmt::Write as _;
+use toml::Table;
 
 /// A part of a line that the runtime split, in bytes.
 const PART: usize = 37;
@@ -124,7 +125,8 @@ fn viewed(bundle: &Bundle, hours_ahead: i64) -> Option<Changed> {
 
 /// The actor is vLLM's, so that engines have to speak; lines that name a process of their own are of another one.
 pub(super) fn ray(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
-    let are_engines = bundle.workers().all(|worker| worker.contains_key("engine"));
+    let is_engine = |worker: &Table| matches!(text(worker, "engine"), Some("vllm" | "sglang"));
+    let are_engines = bundle.workers().all(is_engine);
     let names_process = |text: &[u8]| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"("));
     if !are_engines || bundle.files_of_kind("log").iter().any(|file| names_process(&bundle.files[file])) {
         return None;
