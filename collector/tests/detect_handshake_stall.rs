@@ -210,3 +210,17 @@ fn a_request_that_waits_for_its_kv_meanwhile_makes_two_in_turn_a_queue() {
 fn requests_for_one_dead_peer_that_give_up_together_are_no_queue() {
     one_dead_peer(&["09", "09", "10"]).assert_quiet(&STALL);
 }
+
+#[test]
+fn where_only_failures_are_told_a_request_that_waits_meanwhile_shows_the_queue() {
+    let mut scene = decoder();
+    for (index, second) in ["09", "14", "19"].into_iter().enumerate() {
+        let failed = handshake_with("e-1", &format!("lab-{index}"), Cause::HandshakeTimeout);
+        scene.at(&format!("08:00:{second}")).on("d0").tell(failed);
+    }
+    scene.assert_quiet(&STALL);
+    for second in ["06", "10", "18"] {
+        scene.at(&format!("08:00:{second}")).on("d0").tell(waiting("healthy"));
+    }
+    assert_eq!(scene.only(&STALL).confidence, Confidence::Suspected);
+}

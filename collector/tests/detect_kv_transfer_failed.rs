@@ -540,3 +540,17 @@ fn a_prefill_workers_failure_that_names_nobody_is_told_by_the_decode_worker() {
     assert_eq!(told("08:00:11"), 1);
     assert_eq!(told("08:10:11"), 2);
 }
+
+#[test]
+fn a_long_wait_that_ends_is_no_failure() {
+    let mut scene = decoder(None);
+    scene.at("08:00:10").on("d0").tell(waiting("lab-1"));
+    scene.at("08:01:10").on("d0").tell(waiting("lab-1"));
+    let received = Transfer {
+        request_id: Some("lab-1".to_owned()),
+        direction: Some("receive".to_owned()),
+        ..Transfer::default()
+    };
+    scene.at("08:01:12").on("d0").tell(Body::Transfer(received));
+    scene.assert_silent();
+}

@@ -4,9 +4,9 @@
 
 mod scene;
 
-use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
 use kvprov_model::observation::{Body, CacheUse, KvLoad, Tier};
+use kvprov_model::{counter, fact};
 use scene::Scene;
 use scene::tell::*;
 
@@ -90,6 +90,19 @@ fn a_store_that_was_there_again_before_anybody_asked_kept_nobody_waiting() {
     };
     scene("08:00:30").assert_silent();
     assert_eq!(scene("08:00:15").only(&RECOMPUTE).cause, Cause::StoreUnreachable);
+}
+
+#[test]
+fn a_store_that_did_not_answer_while_no_prompt_ran_kept_nobody_waiting() {
+    let scene = |prompts: f64| {
+        let mut scene = engine();
+        scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        let values = [(counter::PROMPT_TOTAL, prompts), (counter::REQUESTS_ANSWERED, 0.0)];
+        scene.at("08:01:00").on("e0").tell(counted("08:00:00", &values));
+        scene
+    };
+    scene(0.0).assert_silent();
+    assert_eq!(scene(512.0).only(&RECOMPUTE).cause, Cause::StoreUnreachable);
 }
 
 #[test]

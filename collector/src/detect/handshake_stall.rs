@@ -55,8 +55,10 @@ fn stall(view: &View<'_>, worker: &WorkerId, queue: &[unarrived::Trouble]) -> Op
     peers.dedup();
     let (first, last) = (gave_up(queue.first()?)?, gave_up(queue.last()?)?);
     let waiting = waiting_behind(view, worker, queue, first, last);
-    let turns = queue.windows(2).filter(|pair| in_turn(view, worker, &pair[0], &pair[1])).count();
-    let one_peer_stalls = turns >= 2 || (turns == 1 && !waiting.is_empty());
+    let someone_waits = !waiting.is_empty();
+    let turns =
+        queue.windows(2).filter(|pair| in_turn(view, worker, &pair[0], &pair[1], someone_waits)).count();
+    let one_peer_stalls = turns >= 2 || (turns == 1 && someone_waits);
     if peers.len() < 2 && !one_peer_stalls {
         return None;
     }
@@ -121,16 +123,19 @@ fn gave_up(trouble: &unarrived::Trouble) -> Option<WallTime> {
     trouble.proofs.iter().filter(names_it).filter_map(|proof| proof.envelope.wall).max().or(trouble.last)
 }
 
-/// Whether a request was there before the one ahead of it gave up, and then took its own time to do so.
+/// Whether a request was there before the one ahead of it gave up, and then took its own time to do so. Where only its
+/// failure is told, that another one waits meanwhile stands for it.
 fn in_turn(
     view: &View<'_>,
     worker: &WorkerId,
     ahead: &unarrived::Trouble,
     trouble: &unarrived::Trouble,
+    someone_waits: bool,
 ) -> bool {
     let (Some(before), Some(after)) = (gave_up(ahead), gave_up(trouble)) else { return false };
     let began = trouble.stem.as_ref().and_then(|stem| began(view, worker, stem));
-    after.since(before) >= TURN && began.is_some_and(|began| began < before)
+    let known = began.filter(|began| after.since(*began) >= TURN);
+    after.since(before) >= TURN && known.map_or(someone_waits, |began| began < before)
 }
 
 /// When a worker first told of a request.

@@ -150,7 +150,11 @@ pub fn collect(view: &View<'_>, worker: &WorkerId) -> Vec<Trouble> {
     let mut by_stem: BTreeMap<RequestStem, Trouble> = BTreeMap::new();
     let mut nameless: Vec<Trouble> = Vec::new();
     let mut arrived: BTreeMap<RequestStem, Option<WallTime>> = BTreeMap::new();
+    let mut ended: BTreeSet<RequestStem> = BTreeSet::new();
     for observation in observations.iter() {
+        if ends_a_wait(observation) {
+            ended.extend(stems(observation));
+        }
         let Some(statement) = Statement::of(observation) else { continue };
         // One statement may name a request on both sides; the speaker's own id is the request.
         let named: Vec<RequestStem> = match &observation.body {
@@ -184,7 +188,7 @@ pub fn collect(view: &View<'_>, worker: &WorkerId) -> Vec<Trouble> {
             (Some(at), Some(last)) => *at >= last,
             _ => false,
         });
-        !healed && (!trouble.waiting || hangs(trouble))
+        !healed && (!trouble.waiting || (hangs(trouble) && !ended.contains(stem)))
     });
     let mut troubles: Vec<Trouble> = by_stem.into_values().collect();
     for trouble in fold_nameless(nameless) {
@@ -260,6 +264,16 @@ impl Statement {
         trouble.consequence = trouble.consequence.take().or_else(|| self.consequence.clone());
         trouble.tokens = trouble.tokens.or(self.tokens);
         trouble.add(observation);
+    }
+}
+
+/// Whether the engine says that it is done with receiving for a request, which it also says of a failed one.
+fn ends_a_wait(observation: &Observation) -> bool {
+    match &observation.body {
+        Body::Transfer(transfer) => {
+            transfer.outcome.is_none() && transfer.direction.as_deref() == Some("receive")
+        }
+        _ => false,
     }
 }
 

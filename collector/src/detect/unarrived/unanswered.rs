@@ -1,13 +1,14 @@
 //! Whom a store that did not answer kept waiting.
 //!
 //! A complaint that a store cannot be reached names no request. Where lookups and loads are told, they show whom it concerned: nobody, if
-//! the load in whose course it came was complete, or nobody asked before the store was there again; a load that fell
+//! the load in whose course it came was complete, or nobody asked before the store was there again, or no prompt ran; a load that fell
 //! short, which is told by itself; or the only request whose lookup found nothing in the same breath.
 
 use super::Trouble;
 use super::short_load::{self, in_order};
-use crate::view::View;
+use crate::view::{Interval, View};
 use kvprov_model::clock::{SECOND, WallTime};
+use kvprov_model::counter;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, CacheUse, Observation};
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ pub(super) fn asked(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> As
             span.is_some_and(|(from, to)| (from..=to).contains(&at))
         })
     };
-    let is_idle = |at: WallTime| nobody_asked(&observations, at);
+    let intervals = view.intervals(worker);
+    let is_idle = |at: WallTime| nobody_asked(&observations, at) || nothing_ran(&intervals, at);
     let concerns_nobody =
         |proof: &Observation| proof.envelope.wall.is_some_and(|at| is_of_load(at) || is_idle(at));
     if !trouble.proofs.is_empty() && trouble.proofs.iter().all(concerns_nobody) {
@@ -60,6 +62,18 @@ fn nobody_asked(observations: &[Observation], at: WallTime) -> bool {
         lookup.envelope.wall.is_none_or(|told| (at.plus(-SECOND)..there).contains(&told))
     };
     lookups().next().is_some() && !lookups().any(between)
+}
+
+/// Whether counters show that the engine had no prompt at that time.
+fn nothing_ran(intervals: &[Interval], at: WallTime) -> bool {
+    let mut around =
+        intervals.iter().filter(|interval| interval.since.is_some() && interval.contains(Some(at)));
+    let is_still = |interval: &Interval| {
+        interval.has(counter::PROMPT_TOTAL)
+            && interval.increase(counter::PROMPT_TOTAL) == 0.0
+            && interval.increase(counter::REQUESTS_ANSWERED) == 0.0
+    };
+    around.next().is_some_and(is_still) && around.all(is_still)
 }
 
 fn is_lookup(observation: &Observation) -> bool {
