@@ -25,7 +25,8 @@ const WRAPPED: &str = r"(?x)
   | ^\[pod/
   | ^[A-Z][a-z]{2}[\ ][\ \d]\d[\ ]\d\d:\d\d:\d\d\b
   | ^20\d\d-\d\d-\d\dT\S+[\ ]\S+[\ ][\w.-]+\[\d+\]:
-  | ^20\d\d-\d\d-\d\d[\ ][\d:.,]+[\ ]\|";
+  | ^20\d\d-\d\d-\d\d[\ ][\d:.,]+[\ ]\|
+  | ^[a-z0-9-]+-[a-z0-9]+[\ ][a-z][a-z0-9-]*[\ ][({]";
 
 /// A line to be told again.
 pub(super) struct Told<'l> {
