@@ -26,16 +26,16 @@ pub(super) enum Misfit {
         /// The words that it names.
         of: String,
     },
-    /// Several have them, and each would be said to have written it.
-    #[error("{path} is read for {first}, although {other} has the arguments {of:?} too; name more of them", path = .path.display())]
+    /// Several have them, and each is said to have written it.
+    #[error("{path} is read for {first} and for {other}, for both have the arguments {of:?}; name more of them", path = .path.display())]
     Several {
         /// The log.
         path: PathBuf,
         /// The words that it names.
         of: String,
-        /// Who is taken to write it.
+        /// One who may write it.
         first: WorkerId,
-        /// Who might.
+        /// Another.
         other: WorkerId,
     },
 }
@@ -49,8 +49,8 @@ impl NamedLogs {
         Self { files: named.cloned().collect(), ..Self::default() }
     }
 
-    /// The logs of a worker that were given to nobody before, and what is wrong with the others that name it; `arguments`
-    /// are those of one of its processes, a blank between any two.
+    /// The logs of a worker that were not given to it before, and which of them name another worker too; `arguments` are
+    /// those of one of its processes, a blank between any two.
     pub(super) fn of_worker(
         &mut self,
         worker: &WorkerId,
@@ -68,15 +68,16 @@ impl NamedLogs {
             if self.told.contains(&told) || !all.iter().any(|arguments| holds(arguments, of)) {
                 continue;
             }
-            match self.told.iter().find(|(_, other)| *other == index) {
-                None => found.push(file.clone()),
-                Some((first, _)) => misfits.push(Misfit::Several {
+            // Read for both: one that starts anew may be seen before its forerunner is seen to end.
+            if let Some((first, _)) = self.told.iter().find(|(_, other)| *other == index) {
+                misfits.push(Misfit::Several {
                     path: file.path.clone(),
                     of: of.clone(),
                     first: first.clone(),
                     other: worker.clone(),
-                }),
+                });
             }
+            found.push(file.clone());
             self.told.insert(told);
         }
         (found, misfits)
@@ -141,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_two_workers_may_write_is_read_for_one_and_both_are_named_once() {
+    fn a_log_that_two_workers_may_write_is_read_for_both_which_are_named_once() {
         let mut logs = NamedLogs::of(&[file("/p.log", Some("/models/a"))]);
         let (p, d) = (WorkerId::from("p"), WorkerId::from("d"));
         assert_eq!(logs.of_worker(&p, [7].into_iter(), arguments).0.len(), 1);
         let (found, misfits) = logs.of_worker(&d, [8].into_iter(), arguments);
-        assert_eq!(found, []);
+        assert_eq!(found.len(), 1);
         let told: Vec<String> = misfits.iter().map(ToString::to_string).collect();
-        assert!(told.len() == 1 && told[0].contains("/p.log is read for p, although d"), "{told:?}");
+        assert!(told.len() == 1 && told[0].contains("/p.log is read for p and for d"), "{told:?}");
         assert_eq!(logs.of_worker(&d, [8].into_iter(), arguments), (Vec::new(), Vec::new()));
         assert_eq!(logs.of_nobody(), []);
     }
