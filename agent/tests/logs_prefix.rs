@@ -355,9 +355,11 @@ fn every_engine_prefix_is_read_behind_a_progress_bar() {
         for (wrapper, zoned) in WRAPPERS {
             check(&format!("{wrapper}{bar}{line}"), grammar, *zoned);
         }
-        let pod = format!("decode-7c9-x2 {bar}{line}");
-        check(&pod, grammar, false);
-        assert_eq!(read(&pod).prefix.pod.as_deref(), Some("decode-7c9-x2"), "{pod:?}");
+        for names in ["decode-7c9-x2", "decode-7c9-x2 sglang"] {
+            let line = format!("{names} {bar}{line}");
+            check(&line, grammar, false);
+            assert_eq!(read(&line).prefix.pod.as_deref(), Some(names), "{line:?}");
+        }
     }
 }
 

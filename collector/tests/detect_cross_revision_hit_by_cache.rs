@@ -133,6 +133,24 @@ fn a_reset_refused_after_a_weight_update_is_suspected_without_any_counter() {
     assert!(places(&found).contains("e.log:3") && places(&found).contains("e.log:4"));
 }
 
+/// The outcome of a reset in one rank's own cache.
+fn of_rank(rank: &str, outcome: Outcome) -> Body {
+    let Body::AdminCall(call) = refused() else { return refused() };
+    Body::AdminCall(AdminCall { process: Some(rank.to_owned()), outcome: Some(outcome), ..call })
+}
+
+#[test]
+fn a_reset_that_one_of_two_ranks_refused_leaves_what_that_rank_holds() {
+    for (first, second) in [("DP0", "DP1"), ("DP1", "DP0")] {
+        let mut scene = warm();
+        scene.at("08:01:00").on("e0").tell(weights_updated());
+        scene.at("08:01:01").on("e0").tell(of_rank(first, Outcome::Succeeded));
+        scene.at("08:01:01").on("e0").tell(of_rank(second, Outcome::Failed));
+        hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+        assert_eq!(scene.only(&CROSSED).confidence, Confidence::Suspected);
+    }
+}
+
 #[test]
 fn a_reset_of_the_device_leaves_the_offload_tier() {
     let mut scene = warm();
@@ -282,6 +300,17 @@ fn a_refused_reset_that_works_at_the_second_try_is_quiet() {
     scene.at("08:01:00").on("e0").tell(weights_updated());
     scene.at("08:01:02").on("e0").tell(refused());
     scene.at("08:01:05").on("e0").tell(emptied(&[Tier::Device]));
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn ranks_that_emptied_their_caches_one_after_another_are_quiet() {
+    let mut scene = warm();
+    scene.at("08:01:00").on("e0").tell(weights_updated());
+    scene.at("08:01:01").on("e0").tell(of_rank("DP0", Outcome::Succeeded));
+    scene.at("08:01:01").on("e0").tell(of_rank("DP1", Outcome::Failed));
+    scene.at("08:01:03").on("e0").tell(of_rank("DP1", Outcome::Succeeded));
+    hit_afterwards(&mut scene, "08:01:05", "08:01:20");
     scene.assert_quiet(&CROSSED);
 }
 

@@ -57,6 +57,34 @@ fn updated(prefill: &str, decode: &str, answers: &[&str]) -> Scene {
     scene
 }
 
+/// A pair whose sides are updated, and a request that is pulled at 08:00:11.
+fn pulled_over_updates(computed: &str, prefill: &str, decode: &str) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").weights("aa").weights_from(prefill, "bb");
+    scene.worker("d0").decode().weights("aa").weights_from(decode, "bb");
+    let leg = RequestLeg { request_id: Some("cmpl-a-0".to_owned()), ..RequestLeg::default() };
+    scene.at(computed).on("p0").tell(Body::RequestLeg(leg));
+    let started =
+        Transfer { remote_engine_id: Some("e-p".to_owned()), ..transfer("cmpl-a-0", Outcome::Started, None) };
+    scene.at("08:00:10").on("d0").tell(Body::Transfer(started));
+    received(&mut scene, "cmpl-a-0");
+    scene
+}
+
+/// A pair with two contents of one adapter, and what the prefill worker says of the request that is pulled.
+fn with_adapters(leg: RequestLeg) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("p0").prefill().engine_id("e-p").weights("aa").adapter("sql", "11");
+    scene.worker("d0").decode().weights("aa").adapter("sql", "22");
+    let leg = RequestLeg { request_id: Some("cmpl-a-0".to_owned()), ..leg };
+    scene.at("08:00:09").on("p0").tell(Body::RequestLeg(leg));
+    let started =
+        Transfer { remote_engine_id: Some("e-p".to_owned()), ..transfer("cmpl-a-0", Outcome::Started, None) };
+    scene.at("08:00:10").on("d0").tell(Body::Transfer(started));
+    received(&mut scene, "cmpl-a-0");
+    scene
+}
+
 // === fires ===
 
 #[test]
@@ -66,6 +94,19 @@ fn a_pull_that_the_engine_names_and_ends_is_confirmed() {
     let found = scene.only(&CROSSED);
     assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
     assert!(found.requests.contains(&"a".to_owned()), "{:?}", found.requests);
+}
+
+#[test]
+fn a_prompt_computed_before_an_update_and_pulled_behind_it_is_confirmed() {
+    let found = pulled_over_updates("08:00:05", "08:00:08", "08:00:08").only(&CROSSED);
+    assert_eq!((found.confidence, found.cause), (Confidence::Confirmed, Cause::Weights));
+}
+
+#[test]
+fn a_request_that_names_the_adapter_is_confirmed() {
+    let leg = RequestLeg { adapter: Some("sql".to_owned()), ..RequestLeg::default() };
+    let found = with_adapters(leg).only(&CROSSED);
+    assert_eq!((found.confidence, found.cause), (Confidence::Confirmed, Cause::Adapter));
 }
 
 #[test]
@@ -82,6 +123,23 @@ fn answers_between_two_updates_of_one_pair_are_suspected() {
 }
 
 // === stays quiet ===
+
+#[test]
+fn a_prompt_computed_with_the_weights_that_pull_it_is_quiet() {
+    for (computed, prefill, decode) in [
+        ("08:00:09", "08:00:08", "08:00:08"),
+        ("08:00:05", "08:00:14", "08:00:14"),
+        // The prefill worker has become another since, the decode worker has not.
+        ("08:00:05", "08:00:08", "08:00:20"),
+    ] {
+        pulled_over_updates(computed, prefill, decode).assert_quiet(&CROSSED);
+    }
+}
+
+#[test]
+fn a_request_that_is_told_to_use_no_adapter_is_quiet() {
+    with_adapters(RequestLeg { without_adapter: Some(true), ..RequestLeg::default() }).assert_quiet(&CROSSED);
+}
 
 #[test]
 fn a_pull_that_failed_or_does_not_end_is_quiet() {

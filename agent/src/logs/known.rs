@@ -7,7 +7,8 @@ use super::counts::Outcome;
 use super::emit::{OWN, Statement};
 use super::fold::{Words, set_times};
 use super::interpret::{Interpreter, Out};
-use kvprov_model::observation::{Body, Worker};
+use super::prefix::Prefix;
+use kvprov_model::observation::{AdminClass, Body, Worker};
 use kvprov_model::value::Value;
 use kvprov_packs::{Match, Template};
 
@@ -36,6 +37,10 @@ impl<'p> Interpreter<'p> {
             self.answers.note(&body);
             match &mut body {
                 Body::Worker(own) => worker = std::mem::take(own),
+                Body::AdminCall(call) if call.class == Some(AdminClass::CacheReset) => {
+                    call.process = speaker(&statement.prefix);
+                    self.tell_body(statement, found, body, times, out);
+                }
                 _ => self.tell_body(statement, found, body, times, out),
             }
         }
@@ -103,6 +108,12 @@ impl<'p> Interpreter<'p> {
         set_times(&mut telling.body, counted, times > 1);
         (out.tell)(telling);
     }
+}
+
+/// The process or rank that a prefix names.
+fn speaker(prefix: &Prefix<'_>) -> Option<String> {
+    let process = prefix.process.as_ref().map(|process| &process.name);
+    prefix.rank.as_ref().or(process).map(|name| name.clone().into_owned())
 }
 
 /// The words by which the same statement is known when it comes again; none where it says more than its body.

@@ -117,7 +117,18 @@ impl Rejoiner {
 
 /// What stands between a line and the next, which carries it on; `None` where it does not.
 fn glue(before: &Rejoined, next: &str, known: KnownOf<'_>) -> Option<&'static str> {
-    if next.trim().is_empty() || before.text.len() + next.len() > MAX_JOINED || begins_anew(next) {
+    if next.trim().is_empty() || before.text.len() + next.len() > MAX_JOINED {
+        return None;
+    }
+    // Whatever a row inside an object's text looks like, it is none of its own.
+    if before.is_full && is_open_object(&before.text) && !next.starts_with("{\"") {
+        return Some("");
+    }
+    // `… for request ` and `2: …` are no line and one of rank 2: nobody ends a line in a blank.
+    if before.is_full && before.text.ends_with(' ') && begins_with_number(next) {
+        return Some("");
+    }
+    if begins_anew(next) {
         return None;
     }
     if before.is_full {
@@ -160,6 +171,17 @@ fn message_of(line: &str, known: KnownOf<'_>) -> (Option<Known>, bool) {
     let message = peeled.message.trim_end();
     let is_word = peeled.prefix.spoken && message.len() >= MIN_WORD && !message.contains([' ', '\t']);
     (known(message), is_word)
+}
+
+/// An object whose end is still to come.
+fn is_open_object(text: &str) -> bool {
+    text.starts_with("{\"") && !text.trim_end().ends_with('}')
+}
+
+/// `2: …`, which may be the label of a rank or the end of a sentence.
+fn begins_with_number(text: &str) -> bool {
+    let rest = text.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    rest.len() < text.len() && rest.starts_with(": ")
 }
 
 fn ends_in_digit(text: &str) -> bool {
@@ -235,6 +257,23 @@ mod tests {
         let full = format!("INFO 10-16 17:22:59 [worker.py:815] {}", "x".repeat(64));
         let text = format!("{full}\n{}", LOG.lines().next().unwrap_or_default());
         assert_eq!(texts(&text, Some(100)).len(), 2);
+    }
+
+    #[test]
+    fn an_object_goes_on_to_its_end_whatever_its_rows_look_like() {
+        let object = format!("{{\"MESSAGE\":\"{}2: [engine] INFO 10-16 17:22:59 it\"}}", "x".repeat(48));
+        let next = "{\"MESSAGE\":\"another\"}";
+        let text = format!("{}\n{}\n{next}", &object[..60], &object[60..]);
+        assert_eq!(texts(&text, Some(60)), [&object, next]);
+    }
+
+    #[test]
+    fn a_number_behind_a_blank_is_no_rank() {
+        let line =
+            format!("ERROR 10-16 17:22:59 [w.py:1] {} of request 2: [engine] it failed", "x".repeat(18));
+        let text = format!("{}\n{}", &line[..60], &line[60..]);
+        assert_eq!(texts(&text, Some(60)), [line]);
+        assert_eq!(texts("ERROR 10-16 17:22:59 [w.py:1] of request \n2: [engine] it failed", None).len(), 2);
     }
 
     #[test]

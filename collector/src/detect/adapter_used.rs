@@ -30,8 +30,14 @@ pub fn if_any(made_by: &Member, decoder: &Member, at: Option<WallTime>) -> (Fact
     (made_by.factors_at(at, adapter), decoder.factors_at(at, adapter))
 }
 
-/// The legs of requests that workers served, as far as their begin and end are known.
-pub type Served = BTreeMap<WorkerId, Vec<(RequestStem, WallTime, WallTime)>>;
+/// What was read of workers already.
+#[derive(Debug, Default)]
+pub struct Served {
+    /// The legs of requests, as far as their begin and end are known.
+    legs: BTreeMap<WorkerId, Vec<(RequestStem, WallTime, WallTime)>>,
+    /// What the workers say themselves of their requests.
+    told: BTreeMap<WorkerId, BTreeMap<RequestStem, Used>>,
+}
 
 /// The adapter that a request used, from what either side is seen to run while it has the request alone. Of several at
 /// once, any may be the one that uses it.
@@ -46,6 +52,9 @@ pub fn seen(
     if !decoder.has_adapters() && !prefiller.has_adapters() {
         return Used::Nothing;
     }
+    if let Some(used) = [decoder, prefiller].into_iter().find_map(|side| told(view, side, request, served)) {
+        return used;
+    }
     match ran_alone(view, &Role::Decode, decoder, request, served) {
         // A prompt that is computed for others is done within one step, and an engine tells what runs after a step: that
         // nothing ran proves nothing here.
@@ -57,6 +66,26 @@ pub fn seen(
     }
 }
 
+/// What a worker that takes a request says of it.
+fn told(view: &View<'_>, member: &Member, request: &RequestStem, served: &mut Served) -> Option<Used> {
+    let requests = served.told.entry(member.id.clone()).or_insert_with(|| {
+        let observations = view.worker(&member.id);
+        let legs = observations.iter().filter_map(|observation| match &observation.body {
+            Body::RequestLeg(leg) => Some(leg),
+            _ => None,
+        });
+        let used = legs.filter_map(|leg| {
+            let stem = RequestStem::of(leg.request_id.as_deref()?);
+            match &leg.adapter {
+                Some(name) => Some((stem, Used::Adapter(name.clone()))),
+                None => (leg.without_adapter == Some(true)).then_some((stem, Used::Nothing)),
+            }
+        });
+        used.collect()
+    });
+    requests.get(request).cloned()
+}
+
 /// The only adapter that a worker ran during its leg of a request, where no other leg lay in that time.
 fn ran_alone(
     view: &View<'_>,
@@ -65,10 +94,7 @@ fn ran_alone(
     request: &RequestStem,
     served: &mut Served,
 ) -> Used {
-    if !served.contains_key(&member.id) {
-        served.insert(member.id.clone(), served_by(view, role, member));
-    }
-    let here = served.get(&member.id).map_or(&[][..], Vec::as_slice);
+    let here = served.legs.entry(member.id.clone()).or_insert_with(|| served_by(view, role, member));
     let Some((_, begin, end)) = here.iter().find(|(one, ..)| one == request) else { return Used::Unknown };
     let is_alone = here.iter().all(|(one, began, ended)| one == request || ended <= begin || began >= end);
     let mut seen: BTreeSet<String> = BTreeSet::new();

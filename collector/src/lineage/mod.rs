@@ -81,7 +81,7 @@ pub fn of_request(view: &View<'_>, stem: &RequestStem, fate: Option<&Decided>) -
     let used = match (named, prefiller, decoder) {
         (Some(name), ..) => Used::Adapter(name.to_owned()),
         (None, Some(prefiller), Some(decoder)) => {
-            adapter_used::seen(view, decoder, prefiller, stem, &mut Served::new())
+            adapter_used::seen(view, decoder, prefiller, stem, &mut Served::default())
         }
         (None, ..) => Used::Unknown,
     };

@@ -211,6 +211,8 @@ kinds! {
         model: Option<String>,
         /// The adapter asked for.
         adapter: Option<String>,
+        /// The engine says that the request uses none.
+        without_adapter: Option<bool>,
         /// `host:port` asked.
         endpoint: Option<String>,
         /// W3C trace context.
@@ -266,6 +268,8 @@ kinds! {
         keeps_old_blocks: Option<bool>,
         /// How often it happened in the interval, where only a counter shows it.
         times: Option<i64>,
+        /// Process or rank that speaks for itself alone: each rank empties a cache of its own.
+        process: Option<String>,
     }
     /// A handshake of two peers.
     Handshake = "handshake" {

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 const CLOCK: &str = r"(?x)
     (?P<year>20[12]\d)-(?P<m1>\d\d)-(?P<d1>\d\d)[T\ ](?P<t1>\d\d:\d\d:\d\d)(?P<utc>(?:\.\d+)?Z)?
   | (?:^|[^\d-])(?P<m2>\d\d)-(?P<d2>\d\d)\ (?P<t2>\d\d:\d\d:\d\d)
-  | ^[^\[]*\[(?P<m4>\d\d)/(?P<d4>\d\d)/(?P<y4>20\d\d)-(?P<t4>\d\d:\d\d:\d\d)\]
+  | (?:^|it/s\])[^\[]*\[(?P<m4>\d\d)/(?P<d4>\d\d)/(?P<y4>20\d\d)-(?P<t4>\d\d:\d\d:\d\d)\]
   | \b[IWEF](?P<m3>\d\d)(?P<d3>\d\d)\ (?P<t3>\d\d:\d\d:\d\d)\.";
 
 /// What a runtime, a viewer or a formatter of JSON has put before lines already.

@@ -127,7 +127,9 @@ fn viewed(bundle: &Bundle, hours_ahead: i64) -> Option<Changed> {
 pub(super) fn ray(bundle: &Bundle, _: &[Found]) -> Option<Changed> {
     let is_engine = |worker: &Table| matches!(text(worker, "engine"), Some("vllm" | "sglang"));
     let are_engines = bundle.workers().all(is_engine);
-    let names_process = |text: &[u8]| text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"("));
+    let names_process = |text: &[u8]| {
+        text.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"(") || line.starts_with(b"\x1b"))
+    };
     if !are_engines || bundle.files_of_kind("log").iter().any(|file| names_process(&bundle.files[file])) {
         return None;
     }

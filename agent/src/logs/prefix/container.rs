@@ -5,7 +5,7 @@
 //! --prefix` `[pod/x/container] `; `stern` and the like `pod container `.
 
 use super::scan::{eat, run, some_blanks};
-use super::{Behind, JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, stamp};
+use super::{Behind, JsonLine, Peeled, Prefix, Unwrapped, begins_with_prefix, json, noise, stamp};
 use std::borrow::Cow;
 
 /// Opens one physical line.
@@ -93,10 +93,14 @@ pub(super) fn kubectl<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peel
 pub(super) fn stern<'a>(text: &'a str, prefix: &mut Prefix<'a>) -> Option<Peeled<'a>> {
     let (pod, rest) = name(text)?;
     let rest = some_blanks(rest.strip_prefix(':').unwrap_or(rest))?;
-    let (names, rest) = if pod.contains('-') && begins_with_prefix(rest, Behind::Name) {
-        (pod, rest)
-    } else {
-        pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest, Behind::Name))?
+    let of_pod =
+        Some((pod, rest)).filter(|(pod, rest)| pod.contains('-') && begins_with_prefix(rest, Behind::Name));
+    let of_container = || pod_and_container(text).filter(|(_, rest)| begins_with_prefix(rest, Behind::Name));
+    let (names, rest) = match of_pod {
+        // A prefix behind progress tells not where the names end.
+        Some(named) if noise::behind_progress(rest).is_some() => of_container().unwrap_or(named),
+        Some(named) => named,
+        None => of_container()?,
     };
     prefix.pod = Some(Cow::Borrowed(names));
     Some(Peeled::More(rest))

@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const RESET_BEFORE_UPDATE: i64 = 60 * SECOND;
 const RESET_AFTER_UPDATE: i64 = 600 * SECOND;
 
+/// The ranks of an engine tell the outcome of one reset within this time.
+const ONE_RESET: i64 = 10 * SECOND;
+
 /// An engine that starts says who it is within this time, on a clock that may print whole seconds.
 const START: i64 = 600 * SECOND;
 const START_SLACK: i64 = 2 * SECOND;
@@ -270,10 +273,8 @@ fn refused_reset(view: &View<'_>, member: &Member, change: &Change) -> Option<Ob
             .envelope
             .wall
             .is_some_and(|at| (-RESET_BEFORE_UPDATE..=RESET_AFTER_UPDATE).contains(&at.since(changed)));
-        near && matches!(&observation.body, Body::AdminCall(call)
-            if call.class == Some(AdminClass::CacheReset)
-                && call.outcome == Some(Outcome::Failed)
-                && call.tiers.iter().any(|tier| tier == Tier::Device.as_str()))
+        near && reset_of(observation, &[Tier::Device])
+            .is_some_and(|call| call.outcome == Some(Outcome::Failed))
     })?;
     let since = refused.envelope.wall.min(Some(changed));
     emptied(view, &member.id, since, &[Tier::Device]).is_none().then(|| refused.clone())
@@ -403,22 +404,51 @@ fn mostly_within(interval: &Interval, began: Option<WallTime>, closed: Option<Wa
 
 /// When a tier was emptied for the first time after a change.
 fn emptied(view: &View<'_>, worker: &WorkerId, after: Option<WallTime>, tiers: &[Tier]) -> Option<WallTime> {
-    view.worker(worker)
-        .iter()
-        .filter(|observation| match &observation.body {
-            Body::AdminCall(call) => {
-                call.class == Some(AdminClass::CacheReset)
-                    && call.outcome == Some(Outcome::Succeeded)
-                    && call.tiers.iter().any(|name| tiers.iter().any(|tier| tier.as_str() == name))
-            }
-            Body::Block(block) => {
-                block.action == Some(kvprov_model::observation::BlockAction::Cleared)
-                    && tiers.contains(&Tier::Device)
-            }
-            _ => false,
+    let observations = view.worker(worker);
+    let reset = |observation: &'_ Observation, outcome: &Outcome| {
+        reset_of(observation, tiers).is_some_and(|call| call.outcome.as_ref() == Some(outcome))
+    };
+    let cleared = |observation: &Observation| {
+        matches!(&observation.body, Body::Block(block)
+            if block.action == Some(kvprov_model::observation::BlockAction::Cleared)
+                && tiers.contains(&Tier::Device))
+    };
+    let refused_by_another = |done: &Observation, at: WallTime| {
+        let Some(process) = process_of(done) else { return false };
+        observations.iter().filter(|other| reset(other, &Outcome::Failed)).any(|other| {
+            let other_process = process_of(other).filter(|other| *other != process);
+            let near = other.envelope.wall.is_some_and(|wall| wall.since(at).abs() <= ONE_RESET);
+            let made_up = |refused: &str| {
+                observations.iter().any(|later| {
+                    reset(later, &Outcome::Succeeded)
+                        && process_of(later) == Some(refused)
+                        && later.envelope.wall >= other.envelope.wall
+                })
+            };
+            near && other_process.is_some_and(|refused| !made_up(refused))
         })
-        .filter_map(|observation| observation.envelope.wall)
-        .find(|at| Some(*at) >= after)
+    };
+    observations
+        .iter()
+        .filter(|observation| reset(observation, &Outcome::Succeeded) || cleared(observation))
+        .filter_map(|observation| Some((observation, observation.envelope.wall?)))
+        .find(|(observation, at)| Some(*at) >= after && !refused_by_another(observation, *at))
+        .map(|(_, at)| at)
+}
+
+/// The reset of a tier that an observation tells.
+fn reset_of<'o>(observation: &'o Observation, tiers: &[Tier]) -> Option<&'o AdminCall> {
+    let Body::AdminCall(call) = &observation.body else { return None };
+    let concerns = call.tiers.iter().any(|name| tiers.iter().any(|tier| tier.as_str() == name));
+    (call.class == Some(AdminClass::CacheReset) && concerns).then_some(call)
+}
+
+/// The rank that speaks of its own cache.
+fn process_of(observation: &Observation) -> Option<&str> {
+    match &observation.body {
+        Body::AdminCall(call) => call.process.as_deref(),
+        _ => None,
+    }
 }
 
 /// A load from a store whose content must be older than the change: nothing was computed in between that could have

@@ -21,6 +21,8 @@ struct Crossing<'v> {
     request: String,
     prefiller: &'v Member,
     at: Option<WallTime>,
+    /// When its prompt was computed, where the prefill worker or a router tells it.
+    computed: Option<WallTime>,
     adapter: Option<String>,
     proofs: Vec<Observation>,
     ids: BTreeSet<String>,
@@ -40,7 +42,7 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let mut drafts: BTreeMap<(Cause, WorkerId), (Draft, String)> = BTreeMap::new();
     let crossings = crossings(view, decoder);
     let arrived = arrivals(view, worker);
-    let mut served = Served::new();
+    let mut served = Served::default();
     for crossing in crossings.iter().filter(|c| !failed.contains(&RequestStem::of(&c.request))) {
         let used = match &crossing.adapter {
             Some(name) => Used::Adapter(name.clone()),
@@ -49,8 +51,7 @@ pub(super) fn detect(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
                 adapter_used::seen(view, decoder, crossing.prefiller, &request, &mut served)
             }
         };
-        let Some((cause, mut confidence, what)) = mismatch(crossing.prefiller, decoder, crossing.at, &used)
-        else {
+        let Some((cause, mut confidence, what)) = mismatch(crossing, decoder, &used) else {
             continue;
         };
         let arrived = arrived || crossing.came;
@@ -155,7 +156,39 @@ fn crossings<'v>(view: &'v View<'_>, decoder: &'v Member) -> Vec<Crossing<'v>> {
             }
         }
     }
-    crossings.into_values().filter(|crossing| crossing.prefiller.id != decoder.id).collect()
+    crossings.retain(|_, crossing| crossing.prefiller.id != decoder.id);
+    date(view, &mut crossings);
+    crossings.into_values().collect()
+}
+
+/// Finds when the prompts were computed: KV keeps the revision of that time, whatever the prefill worker has become
+/// before it was pulled.
+fn date(view: &View<'_>, crossings: &mut BTreeMap<RequestStem, Crossing<'_>>) {
+    let mut changed: BTreeMap<RequestStem, &mut Crossing<'_>> = crossings
+        .iter_mut()
+        .filter(|(_, crossing)| !crossing.prefiller.changes().is_empty())
+        .map(|(stem, crossing)| (stem.clone(), crossing))
+        .collect();
+    let prefillers: BTreeSet<WorkerId> = changed.values().map(|c| c.prefiller.id.clone()).collect();
+    let mut note = |prefiller: Option<&WorkerId>, leg: &RequestLeg, at: Option<WallTime>| {
+        let stem = leg.request_id.as_deref().map(RequestStem::of);
+        let Some(crossing) = stem.and_then(|stem| changed.get_mut(&stem)) else { return };
+        if prefiller.is_none_or(|id| crossing.prefiller.id == *id) && at <= crossing.at {
+            crossing.computed = crossing.computed.max(at);
+        }
+    };
+    for (observation, leg) in view.router_legs().iter() {
+        if leg.leg == Some(Role::Prefill) {
+            note(None, leg, observation.envelope.wall);
+        }
+    }
+    for prefiller in &prefillers {
+        for observation in view.worker(prefiller).iter() {
+            if let Body::RequestLeg(leg) = &observation.body {
+                note(Some(prefiller), leg, observation.envelope.wall);
+            }
+        }
+    }
 }
 
 fn add<'c, 'v>(
@@ -169,6 +202,7 @@ fn add<'c, 'v>(
         request,
         prefiller,
         at: observation.envelope.wall,
+        computed: None,
         adapter: None,
         proofs: Vec::new(),
         ids: BTreeSet::new(),
@@ -185,17 +219,14 @@ fn add<'c, 'v>(
 }
 
 /// In what the two sides differ: a semantic factor or, where bytes are read without conversion, their type.
-fn mismatch(
-    prefiller: &Member,
-    decoder: &Member,
-    at: Option<WallTime>,
-    used: &Used,
-) -> Option<(Cause, Confidence, String)> {
+fn mismatch(crossing: &Crossing<'_>, decoder: &Member, used: &Used) -> Option<(Cause, Confidence, String)> {
+    let (prefiller, at) = (crossing.prefiller, crossing.at);
     let adapter = match used {
         Used::Adapter(name) => Some(name.as_str()),
         Used::Nothing | Used::Unknown => None,
     };
-    let (made, with) = (prefiller.factors_at(at, adapter), decoder.factors_at(at, adapter));
+    let made = prefiller.factors_at(crossing.computed.or(at), adapter);
+    let with = decoder.factors_at(at, adapter);
     if let Some(difference) = difference(&made, &with) {
         return Some(difference);
     }
