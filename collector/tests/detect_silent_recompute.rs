@@ -292,6 +292,43 @@ fn a_failure_joined_with_local_prompt_compute_is_a_recompute() {
 }
 
 #[test]
+fn what_was_computed_meanwhile_is_the_cost_of_all_recomputes_together() {
+    let mut scene = failed_and_counted(204.0, 2.0);
+    scene.at("08:00:12").on("d0").tell(handshake_failed("lab-2", Cause::HandshakeTimeout));
+    let found = scene.only(&RECOMPUTE);
+    assert_eq!((found.confidence, found.count, found.tokens), (Confidence::Confirmed, 2, 204));
+}
+
+#[test]
+fn a_page_that_ends_with_the_failure_says_nothing_of_what_came_behind_it() {
+    let mut scene = pair();
+    scene.worker("d0").policy("recompute");
+    scene.at("08:00:50").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    let values = [(counter::PROMPT_LOCAL_COMPUTE, 0.0), (counter::REQUESTS_ANSWERED, 5.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &values));
+    assert_eq!(scene.only(&RECOMPUTE).confidence, Confidence::Suspected);
+}
+
+#[test]
+fn a_failure_in_whose_place_nothing_was_computed_while_all_were_answered_is_quiet() {
+    let mut scene = failed_and_counted(0.0, 5.0);
+    scene.worker("d0").policy("recompute");
+    scene.assert_silent();
+}
+
+#[test]
+fn a_failure_in_whose_place_nothing_was_computed_before_a_client_left_is_no_recompute() {
+    let mut scene = pair();
+    scene.worker("d0").policy("recompute");
+    scene.at("08:00:10").on("d0").tell(handshake_failed("lab-1", Cause::HandshakeTimeout));
+    let none = [(counter::PROMPT_LOCAL_COMPUTE, 0.0), (counter::REQUESTS_ANSWERED, 5.0)];
+    let left = [(counter::REQUESTS_ABORTED, 1.0)];
+    scene.at("08:01:00").on("d0").tell(counted("08:00:00", &[&none[..], &left[..]].concat()));
+    scene.assert_quiet(&RECOMPUTE);
+    assert_eq!(scene.only(&Detector::KvTransferFailed).confidence, Confidence::Suspected);
+}
+
+#[test]
 fn prompt_compute_of_a_decode_only_request_proves_no_recompute() {
     let mut scene = failed_and_counted(400.0, 1.0);
     scene.at("08:00:30").on("r0").tell(Body::RequestLeg(decode_leg("lab-3", false, 400)));

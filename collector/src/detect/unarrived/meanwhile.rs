@@ -1,10 +1,16 @@
 //! What a decode worker computed itself around a failure, as its counters show.
 
 use super::Trouble;
+use super::outcome::{Decided, Fate};
 use crate::view::{Interval, View};
+use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::counter;
 use kvprov_model::id::WorkerId;
 use kvprov_model::observation::Role;
+use std::collections::BTreeMap;
+
+/// A prompt that is computed anew gives its first token within this time.
+const RECOMPUTED_WITHIN: i64 = 30 * SECOND;
 
 /// Prompt tokens and answers of each interval that are not claimed yet: by requests that a router sent to this worker
 /// alone, or by failures that they prove to have ended as recompute.
@@ -62,7 +68,7 @@ impl Meanwhile {
         &mut self,
         intervals: &'i [Interval],
         trouble: &Trouble,
-    ) -> Option<(&'i Interval, i64)> {
+    ) -> Option<&'i Interval> {
         if self.0.is_empty() {
             return None;
         }
@@ -74,8 +80,48 @@ impl Meanwhile {
                 return None;
             }
             left.answered -= 1.0;
-            let interval = &intervals[index];
-            Some((interval, interval.increase(counter::PROMPT_LOCAL_COMPUTE) as i64))
+            Some(&intervals[index])
         })
+    }
+
+    /// The intervals around a failure, where they show that no prompt was computed for long enough behind it while others
+    /// were answered. Prompt tokens are counted at the first token of the answer, so that a recompute would be among them.
+    pub(super) fn nothing_computed<'i>(
+        &self,
+        intervals: &'i [Interval],
+        trouble: &Trouble,
+    ) -> Option<&'i [Interval]> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let covers = |time: Option<WallTime>| intervals.iter().position(|interval| interval.contains(time));
+        let begin = covers(trouble.first)?;
+        let end = covers(trouble.last.map(|last| last.plus(RECOMPUTED_WITHIN)))?;
+        let span = intervals.get(begin..=end)?;
+        let shows_nothing = |(interval, own): (&Interval, &Unclaimed)| {
+            interval.has(counter::PROMPT_LOCAL_COMPUTE)
+                && interval.increase(counter::PREEMPTIONS) == 0.0
+                && interval.increase(counter::PROMPT_LOCAL_COMPUTE) <= own.answered
+        };
+        let answered: f64 = span.iter().map(|interval| interval.increase(counter::REQUESTS_ANSWERED)).sum();
+        (answered >= 1.0 && span.iter().zip(&self.0[begin..]).all(shows_nothing)).then_some(span)
+    }
+
+    /// Gives what an interval shows as computed to the failures that it proves to have ended as recompute, where nothing
+    /// tells the tokens of any of them: to the first, for all of them together.
+    pub(super) fn weigh(&self, intervals: &[Interval], decided: &mut [Decided]) {
+        let mut of_interval: BTreeMap<usize, Vec<&mut Decided>> = BTreeMap::new();
+        for one in decided.iter_mut().filter(|one| one.proven && one.fate == Fate::Recomputed) {
+            let at = intervals.iter().position(|interval| interval.contains(one.trouble.last));
+            let Some(at) = at.filter(|at| *at < self.0.len()) else { continue };
+            let is_later = self.0[at].computed < 1.0 && at + 1 < self.0.len();
+            of_interval.entry(at + usize::from(is_later)).or_default().push(one);
+        }
+        for (at, mut together) in of_interval {
+            let is_told = together.iter().any(|one| one.tokens.is_some());
+            if self.0[at].computed >= 1.0 && !is_told {
+                together[0].tokens = Some(self.0[at].computed as i64);
+            }
+        }
     }
 }

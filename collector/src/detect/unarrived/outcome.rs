@@ -7,13 +7,13 @@ use super::meanwhile::Meanwhile;
 use super::short_load::Promise;
 use super::unanswered::{self, Asked};
 use super::{Trouble, counted, short_load};
-use crate::view::View;
 use crate::view::request::stems;
+use crate::view::{Interval, View};
 use kvprov_model::clock::SECOND;
-use kvprov_model::fact;
 use kvprov_model::finding::Cause;
 use kvprov_model::id::{RequestStem, WorkerId};
 use kvprov_model::observation::{Body, Consequence, KvLoad, Observation, RequestLeg, Role, Tier};
+use kvprov_model::{counter, fact};
 
 /// A scheduler reports what it did with failed loads at most this long after the failure was printed.
 const REPORT_DELAY: i64 = 300 * SECOND;
@@ -62,6 +62,8 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
     let mut reports = Reports::of(&view.worker(worker));
     let mut decided: Vec<Decided> = Vec::new();
     let mut open: Vec<Trouble> = Vec::new();
+    // What did not come and was found elsewhere: nobody was answered late or not at all.
+    let mut elsewhere: Vec<Decided> = Vec::new();
     for mut trouble in troubles {
         let leg = trouble.stem.as_ref().and_then(|stem| decode_leg(view, stem));
         let tokens = leg.as_ref().and_then(|(_, leg)| leg.prompt_tokens);
@@ -95,7 +97,6 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         }
     }
     open.sort_by_key(|trouble| (trouble.first, trouble.stem.clone()));
-    let open_count = open.len();
     let mut meanwhile = Meanwhile::of(view, worker, &intervals);
     for mut trouble in open {
         if let Some(report) = reports.take_failed(&trouble) {
@@ -128,11 +129,16 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         }
         // A pull that never began can only end one way.
         if (policy != Policy::Fail || trouble.cause == Cause::ParamsInvalid)
-            && let Some((interval, tokens)) = meanwhile.computed(&intervals, &trouble)
+            && let Some(interval) = meanwhile.computed(&intervals, &trouble)
         {
             trouble.answered(&interval.observation);
-            let tokens = (open_count == 1).then_some(tokens);
-            decided.push(Decided::proven(trouble, Fate::Recomputed, tokens));
+            decided.push(Decided::proven(trouble, Fate::Recomputed, None));
+            continue;
+        }
+        if let Some(span) = policy.ends_by_itself(&meanwhile, &intervals, &trouble) {
+            let unknown = "what the client got; nothing was computed in its place";
+            let list = if all_answered(span) { &mut elsewhere } else { &mut decided };
+            list.push(Decided::likely(trouble, Fate::Failed, unknown));
             continue;
         }
         if policy != Policy::Fail && is_of_short_load(view, worker, &trouble) {
@@ -140,9 +146,17 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         }
         decided.push(policy.suggest_on(view, worker, trouble));
     }
+    meanwhile.weigh(&intervals, &mut decided);
     decided.extend(reports.rest(view, worker, &policy, &decided));
     decided.retain_mut(|one| one.was_promised(view, worker) && one.was_asked(view, worker));
-    for trouble in counted::untold(view, worker, &intervals, &decided) {
+    let told = decided.len();
+    decided.append(&mut elsewhere);
+    let untold = counted::untold(view, worker, &intervals, &decided);
+    decided.truncate(told);
+    for trouble in untold {
+        if policy.ends_by_itself(&meanwhile, &intervals, &trouble).is_some_and(all_answered) {
+            continue;
+        }
         let requests = trouble.events;
         decided.push(Decided { requests, ..policy.suggest_on(view, worker, trouble) });
     }
@@ -158,6 +172,12 @@ pub fn decide(view: &View<'_>, worker: &WorkerId, troubles: Vec<Trouble>) -> Vec
         }
     }
     decided
+}
+
+/// Whether no request is counted that ended without an answer.
+fn all_answered(span: &[Interval]) -> bool {
+    let ended = [counter::REQUESTS_FAILED, counter::REQUESTS_ABORTED];
+    span.iter().all(|interval| ended.iter().all(|name| interval.increase(name) == 0.0))
 }
 
 /// Whether a failure that names neither request nor peer is that of a load that is seen to fall short, which tells it.
@@ -187,6 +207,17 @@ impl Policy {
             Some("abort") => Self::Abort,
             _ => Self::Unknown,
         }
+    }
+
+    /// The intervals that show that no prompt was computed in the place of KV that did not come.
+    fn ends_by_itself<'i>(
+        self,
+        meanwhile: &Meanwhile,
+        intervals: &'i [Interval],
+        trouble: &Trouble,
+    ) -> Option<&'i [Interval]> {
+        let is_open = self != Self::Fail && trouble.consequence.is_none();
+        is_open.then(|| meanwhile.nothing_computed(intervals, trouble)).flatten()
     }
 
     /// What is likely of a request that no source concludes: an engine that ended over it answered nobody.

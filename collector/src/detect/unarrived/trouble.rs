@@ -329,7 +329,20 @@ fn told_by_decoder(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> boo
     if trouble.stem.is_none() && trouble.ids.is_empty() {
         return decoders_tell(view, trouble);
     }
-    others(view, worker, trouble).iter().any(|o| role(o.worker()) != Some(Role::Prefill))
+    let decodes = |o: &Observation| role(o.worker()) != Some(Role::Prefill);
+    others(view, worker, trouble).iter().any(decodes) || still_waits(view, trouble, decodes)
+}
+
+/// Whether a request is told to wait on the side that decodes, and nothing tells of an end.
+fn still_waits(view: &View<'_>, trouble: &Trouble, decodes: impl Fn(&Observation) -> bool) -> bool {
+    let Some(stem) = &trouble.stem else { return false };
+    let request = view.request(stem);
+    let answered = request.iter().any(|observation| {
+        matches!(&observation.body, Body::RequestLeg(leg)
+            if matches!(leg.leg, Some(Role::Decode | Role::Both)) && leg.status.is_some())
+    });
+    let said = || request.iter().filter(|observation| decodes(observation)).filter_map(Statement::of);
+    !answered && said().any(|statement| statement.waiting) && !said().any(|statement| statement.arrived)
 }
 
 /// Whether a decode worker tells in the same breath of KV that did not come: a failure of a prefill worker that names
