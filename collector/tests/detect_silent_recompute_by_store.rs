@@ -106,6 +106,20 @@ fn a_store_that_did_not_answer_while_no_prompt_ran_kept_nobody_waiting() {
 }
 
 #[test]
+fn a_server_that_had_its_store_back_at_once_kept_nobody_waiting() {
+    let scene = |there: &str| {
+        let mut scene = Scene::new();
+        scene.worker("s0").store();
+        scene.at("08:00:10").on("s0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at("08:00:12").on("s0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at(there).on("s0").tell(store_says("connected", 1));
+        scene
+    };
+    scene("08:00:15").assert_silent();
+    assert_eq!(scene("08:05:00").only(&RECOMPUTE).cause, Cause::StoreUnreachable);
+}
+
+#[test]
 fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
     let mut scene = engine();
     scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
