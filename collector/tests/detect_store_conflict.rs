@@ -277,3 +277,17 @@ fn who_asks_for_as_much_as_it_writes_itself_wants_another_size() {
     let found = scene.only(&CONFLICT);
     assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::SizeMismatch));
 }
+
+#[test]
+fn a_key_that_could_not_be_read_because_the_store_gave_no_answer_is_no_metadata_without_data() {
+    let scene = |unanswered: &str| {
+        let mut scene = Scene::new();
+        scene.worker("e0").both();
+        scene.at(unanswered).on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at("08:00:10").on("e0").tell(store_says("dangling", 1));
+        scene
+    };
+    scene("08:00:09").assert_quiet(&CONFLICT);
+    assert_eq!(scene("08:00:01").only(&CONFLICT).cause, Cause::DanglingMetadata);
+    assert_eq!(scene("08:00:11").only(&CONFLICT).cause, Cause::DanglingMetadata);
+}

@@ -19,6 +19,8 @@ use std::rc::Rc;
 const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
 /// Statements of one sharer that stand as evidence.
 const TOUCHED_SHOWN: usize = 4;
+/// What a client prints of one read that failed comes within this time.
+const BREATH: i64 = 2 * SECOND;
 
 /// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
@@ -147,9 +149,12 @@ fn finish(store: &StoreId, cause: &Cause, actor: &WorkerId, mut conflict: Confli
 /// What the engine itself says: metadata without data, or a value that does not fit.
 fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
-    for observation in view.worker(worker).iter() {
+    let observations = view.worker(worker);
+    let unanswered = unanswered(&observations);
+    for observation in observations.iter() {
         let Body::Store(store) = &observation.body else { continue };
         let cause = match store.event.as_deref() {
+            Some("dangling") if is_of_one(&unanswered, observation) => continue,
             Some("dangling") => Cause::DanglingMetadata,
             Some("size_mismatch") => Cause::SizeMismatch,
             _ => continue,
@@ -172,6 +177,20 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             draft.finish(summary, words::advice(&Detector::StoreConflict, &cause))
         })
         .collect()
+}
+
+/// When a store gave a worker no answer at all.
+fn unanswered(observations: &[Observation]) -> BTreeSet<WallTime> {
+    let complaints = observations.iter().filter(|observation| {
+        matches!(&observation.body, Body::KvLoad(load) if load.cause == Some(Cause::StoreUnreachable))
+    });
+    complaints.filter_map(|complaint| complaint.envelope.wall).collect()
+}
+
+/// Whether a key could not be read because the store gave no answer, as the client said just before: that says nothing of
+/// what lies there.
+fn is_of_one(unanswered: &BTreeSet<WallTime>, observation: &Observation) -> bool {
+    observation.envelope.wall.is_some_and(|at| unanswered.range(at.plus(-BREATH)..=at).next().is_some())
 }
 
 /// Workers that emptied a store which others, by their settings, use too, and which had held something of theirs or failed
