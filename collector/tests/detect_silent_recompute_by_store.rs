@@ -120,6 +120,29 @@ fn a_server_that_had_its_store_back_at_once_kept_nobody_waiting() {
 }
 
 #[test]
+fn what_the_scheduler_counts_of_a_load_that_fell_short_is_counted_once() {
+    let scene = |counted: i64| {
+        let mut scene = engine();
+        scene.at("08:00:10").on("e0").tell(looked_up("cmpl-a-0", 1100, 1024, 1024));
+        scene.at("08:00:11").on("e0").tell(retrieved("cmpl-a-0", 512));
+        let said = KvLoad {
+            request_ids: vec!["cmpl-a-0".to_owned()],
+            tier: Some(Tier::Storage),
+            cause: Some(Cause::LoadMiss),
+            ..KvLoad::default()
+        };
+        scene.at("08:00:11").on("e0").tell(Body::KvLoad(said));
+        scene.at("08:00:12").on("e0").tell(rescheduled(1, counted));
+        scene
+    };
+    for counted in [512, 256] {
+        let found = scene(counted).only(&RECOMPUTE);
+        assert_eq!((found.tokens, found.count), (512, 1));
+        assert_eq!(found.requests, ["a", "cmpl-a-0"]);
+    }
+}
+
+#[test]
 fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
     let mut scene = engine();
     scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
