@@ -142,6 +142,32 @@ fn what_the_scheduler_counts_of_a_load_that_fell_short_is_counted_once() {
     }
 }
 
+/// Under policy `fail`, a peer was not reached for a request; what its lookup then ended with.
+fn peer_not_reached(hit: i64) -> Scene {
+    let mut scene = engine();
+    scene.worker("e0").policy("fail");
+    let said = KvLoad {
+        request_ids: vec!["cmpl-a-0".to_owned()],
+        tier: Some(Tier::Peer),
+        cause: Some(Cause::TransferFailed),
+        ..KvLoad::default()
+    };
+    scene.at("08:00:10").on("e0").tell(Body::KvLoad(said));
+    scene.at("08:00:11").on("e0").tell(looked_up("cmpl-a-0", 2394, hit, hit));
+    scene
+}
+
+#[test]
+fn a_lookup_that_ended_with_nothing_for_want_of_a_peer_is_computed_whatever_the_policy() {
+    let found = peer_not_reached(0).only(&RECOMPUTE);
+    assert_eq!(
+        (found.confidence, found.requests),
+        (Confidence::Suspected, vec!["a".to_owned(), "cmpl-a-0".to_owned()])
+    );
+    peer_not_reached(0).assert_quiet(&FAILED);
+    peer_not_reached(2304).assert_quiet(&RECOMPUTE);
+}
+
 #[test]
 fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
     let mut scene = engine();
