@@ -176,6 +176,17 @@ fn settings_defaults_and_conditions_make_facts() {
 }
 
 #[test]
+fn the_split_of_the_context_is_part_of_keys_that_hold_its_rank() {
+    for connector in ["MooncakeStoreConnector", "OffloadingConnector", "AscendStoreConnector"] {
+        let settings = [("kv_connector", connector), ("decode_context_parallel_size", "2")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let found = Packs::builtin().facts(Some("vllm"), Version::parse("0.33.0").as_ref(), &settings).facts;
+        assert!(found["key_factors"].split(',').any(|name| name == "cp_size"), "{connector}");
+        assert_eq!(found["cp_size"], "2");
+    }
+}
+
+#[test]
 fn json_in_a_setting_is_opened() {
     let json =
         [("kv-transfer-config", "{\"kv_connector\":\"NixlConnector\",\"kv_load_failure_policy\":\"fail\"}")];
