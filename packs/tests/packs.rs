@@ -279,6 +279,9 @@ fn one_lmcache_hash_is_equal_in_every_form() {
     assert_eq!(file.as_deref(), Some("cc06431bdcd88f94"));
     assert_eq!(file, content("/mnt/kv/Qwen-SEP-Qwen3-8B@0x01000100@0@cc06431bdcd88f94.data"));
     assert_eq!(file, content("vllm@Qwen/Qwen3-8B@1@0@-33f9bce42327706c"));
+    for older in ["m@0x01000100@cc06431bdcd88f94.data", "m@0x0@0@cc06431bdcd88f94@tenant-a.data"] {
+        assert_eq!(file, content(&format!("/mnt/kv/{older}")));
+    }
     let l2 = keys.split("/mnt/kv/m@0x0a030a03@0@cc06431bdcd88f94.tmp").unwrap();
     assert_eq!((l2.fields["tp_size"].as_str(), l2.fields["tp_rank"].as_str()), ("10", "3"));
     assert!(l2.temporary);
