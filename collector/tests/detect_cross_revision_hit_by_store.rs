@@ -1,9 +1,10 @@
-//! `cross_revision_hit` from a store, where only block events tell what a block was made of.
+//! `cross_revision_hit` from a store, where only block events or the paths of opened files tell what a block was made of.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod scene;
 
+use kvprov_model::fact;
 use kvprov_model::finding::{Cause, Confidence, Detector};
 use kvprov_model::observation::{Artifact, ArtifactAction, Block, Body};
 use scene::tell::*;
@@ -12,6 +13,8 @@ use scene::{Scene, places};
 const CROSSED: Detector = Detector::CrossRevisionHit;
 const STORE: &str = "file:export-1:/kv";
 const HASH: &str = "185a3bfeb5a1c42e";
+const COMMITS: [&str; 2] =
+    ["0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"];
 
 /// The block of that hash in the store.
 fn block(action: ArtifactAction) -> Body {
@@ -38,6 +41,18 @@ fn with_adapters(made: &str, used: &str) -> Scene {
     scene
 }
 
+/// Two engines of one model, of which is only seen which snapshot they opened.
+fn with_snapshots(made: &str, used: &str) -> Scene {
+    let mut scene = Scene::new();
+    for (worker, commit) in [("a0", made), ("b0", used)] {
+        let engine = scene.worker(worker).both().fact(fact::MODEL_PATH, "org/model");
+        engine.fact(fact::MODEL_REVISION, "main").provisional("weights", &format!("commit:{commit}"));
+    }
+    scene.at("08:00:10").on("a0").line("a.jsonl", 1).tell(block(ArtifactAction::Written));
+    scene.at("08:00:20").on("b0").line("b.jsonl", 1).tell(block(ArtifactAction::Read));
+    scene
+}
+
 // === fires ===
 
 #[test]
@@ -51,6 +66,12 @@ fn a_block_that_both_sides_keep_for_an_adapter_of_other_content_is_confirmed() {
     for place in ["a.jsonl:1", "b.jsonl:1", "a.events:4", "b.events:5"] {
         assert!(places(&found).contains(place), "{place}");
     }
+}
+
+#[test]
+fn a_block_of_another_snapshot_is_suspected() {
+    let found = with_snapshots(COMMITS[0], COMMITS[1]).only(&CROSSED);
+    assert_eq!((found.confidence, found.cause), (Confidence::Suspected, Cause::Weights));
 }
 
 // === stays quiet ===
@@ -87,3 +108,18 @@ fn an_adapter_of_equal_content_is_shared() {
     scene.assert_silent();
 }
 
+#[test]
+fn one_snapshot_or_snapshots_of_two_models_prove_nothing() {
+    with_snapshots(COMMITS[0], COMMITS[0]).assert_quiet(&CROSSED);
+    let mut scene = with_snapshots(COMMITS[0], COMMITS[1]);
+    scene.worker("b0").fact(fact::MODEL_PATH, "org/other");
+    scene.assert_quiet(&CROSSED);
+}
+
+#[test]
+fn snapshots_of_equal_weights_are_one() {
+    let mut scene = with_snapshots(COMMITS[0], COMMITS[1]);
+    scene.worker("a0").loaded("08:00:05", "weights", "aa");
+    scene.worker("b0").loaded("08:00:05", "weights", "aa");
+    scene.assert_quiet(&CROSSED);
+}

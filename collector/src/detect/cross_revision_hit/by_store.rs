@@ -157,7 +157,7 @@ fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     }
     if made.compare(&used, "weights") == Comparison::Unknown
         && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
-        && let Some(known) = commit(maker, reader)
+        && let Some(known) = commit(maker, reader, (&made, &used))
     {
         return Some(Verdict::of(known));
     }
