@@ -1,7 +1,10 @@
 //! `store_conflict`: actors contradict each other on a store otherwise than by eviction.
 //!
-//! A clear that took foreign keys; a remover that owns nothing there; one key with two sizes; metadata without data.
+//! A clear that took foreign keys; a remover that owns nothing there, seen or by its own words; one key with two sizes; metadata
+//! without data.
 //! Stays quiet about an actor that clears or removes what is its own.
+
+mod unseen_remover;
 
 use super::artifacts::{Event, History, Written};
 use super::draft::Draft;
@@ -87,7 +90,11 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
             conflict.draft.at_least(Confidence::Confirmed);
         }
     }
-    conflicts.into_iter().map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect()
+    let seen = conflicts.into_iter();
+    let mut findings: Vec<Finding> =
+        seen.map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect();
+    findings.extend(unseen_remover::detect(view, store, &history));
+    findings
 }
 
 /// Whether an event contradicts the writer of what lies there.
