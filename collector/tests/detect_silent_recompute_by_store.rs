@@ -106,6 +106,69 @@ fn a_store_that_did_not_answer_while_no_prompt_ran_kept_nobody_waiting() {
 }
 
 #[test]
+fn a_server_that_had_its_store_back_at_once_kept_nobody_waiting() {
+    let scene = |there: &str| {
+        let mut scene = Scene::new();
+        scene.worker("s0").store();
+        scene.at("08:00:10").on("s0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at("08:00:12").on("s0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at(there).on("s0").tell(store_says("connected", 1));
+        scene
+    };
+    scene("08:00:15").assert_silent();
+    assert_eq!(scene("08:05:00").only(&RECOMPUTE).cause, Cause::StoreUnreachable);
+}
+
+#[test]
+fn what_the_scheduler_counts_of_a_load_that_fell_short_is_counted_once() {
+    let scene = |counted: i64| {
+        let mut scene = engine();
+        scene.at("08:00:10").on("e0").tell(looked_up("cmpl-a-0", 1100, 1024, 1024));
+        scene.at("08:00:11").on("e0").tell(retrieved("cmpl-a-0", 512));
+        let said = KvLoad {
+            request_ids: vec!["cmpl-a-0".to_owned()],
+            tier: Some(Tier::Storage),
+            cause: Some(Cause::LoadMiss),
+            ..KvLoad::default()
+        };
+        scene.at("08:00:11").on("e0").tell(Body::KvLoad(said));
+        scene.at("08:00:12").on("e0").tell(rescheduled(1, counted));
+        scene
+    };
+    for counted in [512, 256] {
+        let found = scene(counted).only(&RECOMPUTE);
+        assert_eq!((found.tokens, found.count), (512, 1));
+        assert_eq!(found.requests, ["a", "cmpl-a-0"]);
+    }
+}
+
+/// Under policy `fail`, a peer was not reached for a request; what its lookup then ended with.
+fn peer_not_reached(hit: i64) -> Scene {
+    let mut scene = engine();
+    scene.worker("e0").policy("fail");
+    let said = KvLoad {
+        request_ids: vec!["cmpl-a-0".to_owned()],
+        tier: Some(Tier::Peer),
+        cause: Some(Cause::TransferFailed),
+        ..KvLoad::default()
+    };
+    scene.at("08:00:10").on("e0").tell(Body::KvLoad(said));
+    scene.at("08:00:11").on("e0").tell(looked_up("cmpl-a-0", 2394, hit, hit));
+    scene
+}
+
+#[test]
+fn a_lookup_that_ended_with_nothing_for_want_of_a_peer_is_computed_whatever_the_policy() {
+    let found = peer_not_reached(0).only(&RECOMPUTE);
+    assert_eq!(
+        (found.confidence, found.requests),
+        (Confidence::Suspected, vec!["a".to_owned(), "cmpl-a-0".to_owned()])
+    );
+    peer_not_reached(0).assert_quiet(&FAILED);
+    peer_not_reached(2304).assert_quiet(&RECOMPUTE);
+}
+
+#[test]
 fn of_two_requests_that_asked_when_the_store_did_not_answer_none_is_named() {
     let mut scene = engine();
     scene.at("08:00:10").on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));

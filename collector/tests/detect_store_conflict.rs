@@ -142,6 +142,31 @@ fn a_store_that_one_worker_empties_under_another_is_told_by_their_words() {
     assert!(places(&found).contains("e0.log:7") && places(&found).contains("e1.log:2"));
 }
 
+/// A cleaner of the volume that says what it removes, and an engine that wrote pages before, asks for them later and writes them
+/// again. Its own calls are not seen.
+fn vanished(pages: i64, removed_at: &str) -> Scene {
+    let mut scene = Scene::new();
+    scene.worker("a0").both();
+    scene.worker("cleaner").uses("file:/kv");
+    for page in 1..=pages {
+        let key = format!("a-{page}");
+        scene.at("08:00:10").on("a0").line("a.jsonl", page).tell(wrote(STORE, &key, 4096));
+        scene.at("08:00:30").on("a0").tell(missed(STORE, &key));
+        scene.at("08:00:31").on("a0").tell(wrote(STORE, &key, 4096));
+    }
+    scene.at(removed_at).on("cleaner").line("c.log", 9).tell(store_says("evicted", 100));
+    scene
+}
+
+#[test]
+fn files_that_vanish_while_somebody_says_that_it_removes_are_suspected() {
+    let found = vanished(3, "08:00:20").only(&CONFLICT);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::ForeignRemoval));
+    assert_eq!((found.count, found.workers.clone()), (3, vec!["a0".to_owned(), "cleaner".to_owned()]));
+    assert!(places(&found).contains("c.log:9") && places(&found).contains("a.jsonl:1"));
+    assert!(names_unknown(&found, "its own calls are not seen"), "{:?}", found.unknown);
+}
+
 // === stays quiet ===
 
 #[test]
@@ -276,4 +301,37 @@ fn who_asks_for_as_much_as_it_writes_itself_wants_another_size() {
     scene.at("08:00:20").on("b0").tell(Body::Artifact(short));
     let found = scene.only(&CONFLICT);
     assert_eq!((found.confidence, found.cause.clone()), (Confidence::Confirmed, Cause::SizeMismatch));
+}
+
+#[test]
+fn a_cleaner_that_removed_before_or_after_what_is_missed_took_nothing_of_it() {
+    vanished(3, "08:00:05").assert_quiet(&CONFLICT);
+    vanished(3, "08:00:40").assert_quiet(&CONFLICT);
+}
+
+#[test]
+fn one_file_or_another_volume_or_a_removal_of_the_owner_accuses_no_cleaner() {
+    vanished(1, "08:00:20").assert_quiet(&CONFLICT);
+    let mut scene = vanished(3, "08:00:20");
+    scene.worker("cleaner").uses("file:/k");
+    scene.assert_quiet(&CONFLICT);
+    let mut scene = vanished(3, "08:00:20");
+    for page in 1..=3 {
+        scene.at("08:00:15").on("a0").tell(removed(STORE, &format!("a-{page}")));
+    }
+    scene.assert_quiet(&CONFLICT);
+}
+
+#[test]
+fn a_key_that_could_not_be_read_because_the_store_gave_no_answer_is_no_metadata_without_data() {
+    let scene = |unanswered: &str| {
+        let mut scene = Scene::new();
+        scene.worker("e0").both();
+        scene.at(unanswered).on("e0").tell(load_failed(Tier::Storage, Cause::StoreUnreachable));
+        scene.at("08:00:10").on("e0").tell(store_says("dangling", 1));
+        scene
+    };
+    scene("08:00:09").assert_quiet(&CONFLICT);
+    assert_eq!(scene("08:00:01").only(&CONFLICT).cause, Cause::DanglingMetadata);
+    assert_eq!(scene("08:00:11").only(&CONFLICT).cause, Cause::DanglingMetadata);
 }

@@ -176,6 +176,17 @@ fn settings_defaults_and_conditions_make_facts() {
 }
 
 #[test]
+fn the_split_of_the_context_is_part_of_keys_that_hold_its_rank() {
+    for connector in ["MooncakeStoreConnector", "OffloadingConnector", "AscendStoreConnector"] {
+        let settings = [("kv_connector", connector), ("decode_context_parallel_size", "2")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let found = Packs::builtin().facts(Some("vllm"), Version::parse("0.33.0").as_ref(), &settings).facts;
+        assert!(found["key_factors"].split(',').any(|name| name == "cp_size"), "{connector}");
+        assert_eq!(found["cp_size"], "2");
+    }
+}
+
+#[test]
 fn json_in_a_setting_is_opened() {
     let json =
         [("kv-transfer-config", "{\"kv_connector\":\"NixlConnector\",\"kv_load_failure_policy\":\"fail\"}")];
@@ -268,6 +279,9 @@ fn one_lmcache_hash_is_equal_in_every_form() {
     assert_eq!(file.as_deref(), Some("cc06431bdcd88f94"));
     assert_eq!(file, content("/mnt/kv/Qwen-SEP-Qwen3-8B@0x01000100@0@cc06431bdcd88f94.data"));
     assert_eq!(file, content("vllm@Qwen/Qwen3-8B@1@0@-33f9bce42327706c"));
+    for older in ["m@0x01000100@cc06431bdcd88f94.data", "m@0x0@0@cc06431bdcd88f94@tenant-a.data"] {
+        assert_eq!(file, content(&format!("/mnt/kv/{older}")));
+    }
     let l2 = keys.split("/mnt/kv/m@0x0a030a03@0@cc06431bdcd88f94.tmp").unwrap();
     assert_eq!((l2.fields["tp_size"].as_str(), l2.fields["tp_rank"].as_str()), ("10", "3"));
     assert!(l2.temporary);

@@ -7,6 +7,7 @@ mod by_cache;
 mod by_pair;
 mod by_server;
 mod by_store;
+mod stored_for;
 
 use super::draft::Draft;
 use super::{Subject, words};
@@ -66,17 +67,24 @@ fn element_type(made: &Member, used: &Member) -> Option<(Cause, Confidence, Stri
     })
 }
 
-/// The commits of one repository that two sides were told to load, where no digest of what they loaded is known.
-fn commit(made: &Member, used: &Member) -> Option<(Cause, Confidence, String)> {
+/// The commits of one repository that two sides were seen or told to load, where no digest of what they loaded is known.
+fn commit(made: &Member, used: &Member, opened: (&Factors, &Factors)) -> Option<(Cause, Confidence, String)> {
     let is_commit = |value: &&str| value.len() == 40 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     let known = |name: &str| made.fact(name).zip(used.fact(name));
-    let (made_of, used_of) = known(fact::MODEL_REVISION)?;
+    let seen = opened_commit(opened.0).zip(opened_commit(opened.1));
+    let (made_of, used_of) = seen.or_else(|| known(fact::MODEL_REVISION))?;
     let is_one_model = known(fact::MODEL_PATH).is_some_and(|(made, used)| made == used);
     if made_of == used_of || !is_one_model || ![made_of, used_of].iter().all(is_commit) {
         return None;
     }
     let what = format!("revision {} of the model made it, {} used it", &made_of[..12], &used_of[..12]);
     Some((Cause::Weights, Confidence::Suspected, what))
+}
+
+/// The commit in the path of the weights that a worker opened, which stands for a digest that is not known.
+fn opened_commit(factors: &Factors) -> Option<&str> {
+    let weights = factors.0.get("weights")?;
+    (weights.algorithm == "commit").then_some(weights.value.as_str())
 }
 
 /// How two sides lay bytes out under one key of a store, where both are known and differ and no side converts: heads before

@@ -30,7 +30,7 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     }
     by_routing::add(view, worker, &mut drafts);
     by_routing::add_counted(view, worker, &mut drafts);
-    by_load::add(view, worker, &mut drafts);
+    by_load::add(view, worker, &decided, &mut drafts);
     by_lookup::add(view, worker, &mut drafts);
     by_counters::add(view, worker, &decided, &mut drafts);
     drafts

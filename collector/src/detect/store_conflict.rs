@@ -1,7 +1,10 @@
 //! `store_conflict`: actors contradict each other on a store otherwise than by eviction.
 //!
-//! A clear that took foreign keys; a remover that owns nothing there; one key with two sizes; metadata without data.
+//! A clear that took foreign keys; a remover that owns nothing there, seen or by its own words; one key with two sizes; metadata
+//! without data.
 //! Stays quiet about an actor that clears or removes what is its own.
+
+mod unseen_remover;
 
 use super::artifacts::{Event, History, Written};
 use super::draft::Draft;
@@ -19,6 +22,8 @@ use std::rc::Rc;
 const MISS_AFTER_CLEAR: i64 = 300 * SECOND;
 /// Statements of one sharer that stand as evidence.
 const TOUCHED_SHOWN: usize = 4;
+/// What a client prints of one read that failed comes within this time.
+const BREATH: i64 = 2 * SECOND;
 
 /// The complete set of findings on a subject: artifacts on a store, the engine's own words on a worker.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
@@ -85,7 +90,11 @@ fn on_store(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
             conflict.draft.at_least(Confidence::Confirmed);
         }
     }
-    conflicts.into_iter().map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect()
+    let seen = conflicts.into_iter();
+    let mut findings: Vec<Finding> =
+        seen.map(|((cause, actor), conflict)| finish(store, &cause, &actor, conflict)).collect();
+    findings.extend(unseen_remover::detect(view, store, &history));
+    findings
 }
 
 /// Whether an event contradicts the writer of what lies there.
@@ -147,9 +156,12 @@ fn finish(store: &StoreId, cause: &Cause, actor: &WorkerId, mut conflict: Confli
 /// What the engine itself says: metadata without data, or a value that does not fit.
 fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
     let mut drafts: BTreeMap<Cause, Draft> = BTreeMap::new();
-    for observation in view.worker(worker).iter() {
+    let observations = view.worker(worker);
+    let unanswered = unanswered(&observations);
+    for observation in observations.iter() {
         let Body::Store(store) = &observation.body else { continue };
         let cause = match store.event.as_deref() {
+            Some("dangling") if is_of_one(&unanswered, observation) => continue,
             Some("dangling") => Cause::DanglingMetadata,
             Some("size_mismatch") => Cause::SizeMismatch,
             _ => continue,
@@ -172,6 +184,20 @@ fn in_words(view: &View<'_>, worker: &WorkerId) -> Vec<Finding> {
             draft.finish(summary, words::advice(&Detector::StoreConflict, &cause))
         })
         .collect()
+}
+
+/// When a store gave a worker no answer at all.
+fn unanswered(observations: &[Observation]) -> BTreeSet<WallTime> {
+    let complaints = observations.iter().filter(|observation| {
+        matches!(&observation.body, Body::KvLoad(load) if load.cause == Some(Cause::StoreUnreachable))
+    });
+    complaints.filter_map(|complaint| complaint.envelope.wall).collect()
+}
+
+/// Whether a key could not be read because the store gave no answer, as the client said just before: that says nothing of
+/// what lies there.
+fn is_of_one(unanswered: &BTreeSet<WallTime>, observation: &Observation) -> bool {
+    observation.envelope.wall.is_some_and(|at| unanswered.range(at.plus(-BREATH)..=at).next().is_some())
 }
 
 /// Workers that emptied a store which others, by their settings, use too, and which had held something of theirs or failed

@@ -238,7 +238,7 @@ fn mismatch(crossing: &Crossing<'_>, decoder: &Member, used: &Used) -> Option<(C
         }
     }
     if made.compare(&with, "weights") == Comparison::Unknown
-        && let Some(known) = commit(prefiller, decoder)
+        && let Some(known) = commit(prefiller, decoder, (&made, &with))
     {
         return Some(known);
     }
@@ -299,9 +299,9 @@ fn unjoined(
     let (cause, _, what) = match revisions.0.compare_revision(&revisions.1) {
         Comparison::Different => difference(&revisions.0, &revisions.1)?,
         _ if revisions.0.compare(&revisions.1, "weights") == Comparison::Unknown
-            && commit(prefiller, decoder).is_some() =>
+            && commit(prefiller, decoder, (&revisions.0, &revisions.1)).is_some() =>
         {
-            commit(prefiller, decoder)?
+            commit(prefiller, decoder, (&revisions.0, &revisions.1))?
         }
         _ => element_type(prefiller, decoder)?,
     };

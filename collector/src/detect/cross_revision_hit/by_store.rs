@@ -1,8 +1,10 @@
 //! An artifact of a store was read under another revision than the one that wrote it.
 //!
 //! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content. A write by
-//! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before.
+//! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before. Where both
+//! engines tell by their block events for which adapter they keep the block of that name, the adapter is compared too.
 
+use super::stored_for::StoredFor;
 use super::{arrangement, commit, difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
@@ -29,8 +31,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     }
     // In the order of time: the first ones are shown, whichever keys come later.
     reads.sort_by_key(|(_, event, _)| event.order());
+    let mut stored_for = StoredFor::default();
     for (key, event, held) in &reads {
-        let Some(verdict) = judge(view, &history, key, event, held) else { continue };
+        let verdict = judge(view, &history, key, event, held)
+            .or_else(|| of_adapter(view, event, held, &mut stored_for));
+        let Some(verdict) = verdict else { continue };
         let Verdict { cause, confidence, what, because, unknown } = verdict;
         let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
             let subject = format!("{store} -> {}", event.actor);
@@ -113,6 +118,21 @@ fn judge(view: &View<'_>, history: &History, key: &str, event: &Event, held: &Wr
     }
 }
 
+/// Another content of the adapter for which both sides keep the block.
+fn of_adapter(view: &View<'_>, event: &Event, held: &Written, stored_for: &mut StoredFor) -> Option<Verdict> {
+    let content = event.artifact().content.as_deref().filter(|_| held.by != event.actor)?;
+    let (maker, reader) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))?;
+    if !maker.has_adapters() || !reader.has_adapters() {
+        return None;
+    }
+    let (made_for, told) = stored_for.adapter(view, maker, content)?;
+    let (used_for, told_too) = stored_for.adapter(view, reader, content)?;
+    let made = maker.factors_at(held.at, Some(&made_for));
+    let used = reader.factors_at(event.at, Some(&used_for));
+    let known = difference(&made, &used)?;
+    Some(Verdict { because: vec![told, told_too], ..Verdict::of(known) })
+}
+
 /// The write whose bytes a copy brought back, where the last writer is no engine and never asks the store for anything.
 fn original(view: &View<'_>, history: &History, key: &str, held: &Written) -> Option<Written> {
     let copies = |worker: &WorkerId| {
@@ -137,7 +157,7 @@ fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     }
     if made.compare(&used, "weights") == Comparison::Unknown
         && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
-        && let Some(known) = commit(maker, reader)
+        && let Some(known) = commit(maker, reader, (&made, &used))
     {
         return Some(Verdict::of(known));
     }

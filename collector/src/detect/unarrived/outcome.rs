@@ -561,9 +561,19 @@ impl Reports {
                 _ => None,
             };
             let tokens = load.tokens.filter(|_| !report.counted).or_else(beside);
+            let of_peer = load.tier == Some(Tier::Peer) && load.consequence.is_none();
+            let found_nothing =
+                short_load::found_nothing(view, worker, &report.observation).filter(|_| of_peer);
+            if let Some(lookup) = &found_nothing {
+                trouble.answered(lookup);
+            }
             let mut one = match (&load.consequence, is_bare || routes) {
                 (Some(Consequence::Recomputed), false) => Decided::proven(trouble, Fate::Recomputed, tokens),
                 (Some(Consequence::RequestFailed), false) => Decided::proven(trouble, Fate::Failed, tokens),
+                // What a lookup did not find is computed, whatever becomes of loads that fail.
+                _ if found_nothing.is_some() => {
+                    Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer")
+                }
                 // An engine that aborts where a peer fails computes what a store does not give.
                 _ if *policy == Policy::Abort && matches!(load.tier, Some(Tier::Storage | Tier::Offload)) => {
                     Decided::likely(trouble, Fate::Recomputed, "whether the client got an answer")

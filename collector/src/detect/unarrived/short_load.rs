@@ -119,6 +119,20 @@ pub fn tells_by_name(view: &View<'_>, worker: &WorkerId, statement: &Observation
     })
 }
 
+/// The lookup of the only request that a failure names, where it ended soon after it with nothing to load.
+pub fn found_nothing(view: &View<'_>, worker: &WorkerId, failure: &Observation) -> Option<Observation> {
+    let named = stems(failure);
+    let [request] = named.as_slice() else { return None };
+    let observations = view.worker(worker);
+    let is_of_it =
+        |used: &CacheUse| used.request_id.as_deref().is_some_and(|id| RequestStem::of(id) == *request);
+    let mut later = in_order(&observations);
+    later.retain(|(observation, used)| is_of_it(used) && near(failure, observation));
+    let is_empty = |used: &CacheUse| used.hit.or(used.retrieved).unwrap_or(0) <= 0;
+    let (lookup, _) = later.iter().find(|(_, used)| used.hit == Some(0))?;
+    later.iter().all(|(_, used)| is_empty(used)).then(|| (*lookup).clone())
+}
+
 /// What lookups shortly before a failure that names no request promised.
 pub enum Promise {
     /// There were lookups, none ever found anything, and nothing was loaded.

@@ -1,8 +1,9 @@
 //! Whom a store that did not answer kept waiting.
 //!
 //! A complaint that a store cannot be reached names no request. Where lookups and loads are told, they show whom it concerned: nobody, if
-//! the load in whose course it came was complete, or nobody asked before the store was there again, or no prompt ran; a load that fell
-//! short, which is told by itself; or the only request whose lookup found nothing in the same breath.
+//! the load in whose course it came was complete, or nobody asked before the store was there again, or no prompt ran, or a server
+//! that tells no lookups had its connection back at once; a load that fell short, which is told by itself; or the only request whose
+//! lookup found nothing in the same breath.
 
 use super::Trouble;
 use super::short_load::{self, in_order};
@@ -10,8 +11,11 @@ use crate::view::{Interval, View};
 use kvprov_model::clock::{SECOND, WallTime};
 use kvprov_model::counter;
 use kvprov_model::id::{RequestStem, WorkerId};
-use kvprov_model::observation::{Body, CacheUse, Observation};
+use kvprov_model::observation::{Body, CacheUse, Observation, Role};
 use std::collections::BTreeMap;
+
+/// A connection that is there again this soon was tried again, and not given up.
+const TRIED_AGAIN: i64 = 30 * SECOND;
 
 /// Whom it concerned.
 pub(super) enum Asked {
@@ -34,7 +38,11 @@ pub(super) fn asked(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> As
         })
     };
     let intervals = view.intervals(worker);
-    let is_idle = |at: WallTime| nobody_asked(&observations, at) || nothing_ran(&intervals, at);
+    let is_server = view.roster().get(worker).is_some_and(|member| member.role == Some(Role::Store));
+    let is_retry =
+        |at: WallTime| is_server && trouble.consequence.is_none() && was_tried_again(&observations, at);
+    let is_idle =
+        |at: WallTime| nobody_asked(&observations, at) || nothing_ran(&intervals, at) || is_retry(at);
     let concerns_nobody =
         |proof: &Observation| proof.envelope.wall.is_some_and(|at| is_of_load(at) || is_idle(at));
     if !trouble.proofs.is_empty() && trouble.proofs.iter().all(concerns_nobody) {
@@ -48,20 +56,29 @@ pub(super) fn asked(view: &View<'_>, worker: &WorkerId, trouble: &Trouble) -> As
 
 /// Whether no lookup is told from a complaint until the store is seen to work, although lookups are told.
 fn nobody_asked(observations: &[Observation], at: WallTime) -> bool {
+    let Some(there) = there_again(observations, at) else { return false };
+    let lookups = || observations.iter().filter(|observation| is_lookup(observation));
+    let between = |lookup: &Observation| {
+        lookup.envelope.wall.is_none_or(|told| (at.plus(-SECOND)..there).contains(&told))
+    };
+    lookups().next().is_some() && !lookups().any(between)
+}
+
+/// When the store is seen to work after a complaint.
+fn there_again(observations: &[Observation], at: WallTime) -> Option<WallTime> {
     let is_there = |observation: &&Observation| match &observation.body {
         Body::Store(store) => store.event.as_deref() == Some("connected"),
         Body::CacheUse(used) => used.hit.or(used.retrieved).unwrap_or(0) > 0,
         _ => false,
     };
     let later = |observation: &&Observation| observation.envelope.wall.is_some_and(|told| told > at);
-    let there =
-        observations.iter().filter(later).filter(is_there).filter_map(|there| there.envelope.wall).min();
-    let Some(there) = there else { return false };
-    let lookups = || observations.iter().filter(|observation| is_lookup(observation));
-    let between = |lookup: &Observation| {
-        lookup.envelope.wall.is_none_or(|told| (at.plus(-SECOND)..there).contains(&told))
-    };
-    lookups().next().is_some() && !lookups().any(between)
+    observations.iter().filter(later).filter(is_there).filter_map(|there| there.envelope.wall).min()
+}
+
+/// Whether a server that tells no lookup had its store back at once: nothing shows that anybody went without.
+fn was_tried_again(observations: &[Observation], at: WallTime) -> bool {
+    there_again(observations, at).is_some_and(|there| there.since(at) <= TRIED_AGAIN)
+        && !observations.iter().any(is_lookup)
 }
 
 /// Whether counters show that the engine had no prompt at that time.
