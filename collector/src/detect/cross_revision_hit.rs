@@ -7,6 +7,7 @@ mod by_cache;
 mod by_pair;
 mod by_server;
 mod by_store;
+mod renewed;
 
 use super::draft::Draft;
 use super::{Subject, words};
