@@ -332,6 +332,25 @@ fn a_worker_that_restarted_with_other_weights_reads_its_old_pages() {
     assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
 }
 
+/// Two engines that opened the weights of these commits of one model; the second reads what the first wrote.
+fn of_commits(made: &str, used: &str) -> Scene {
+    let mut scene = Scene::new();
+    for (worker, commit) in [("a0", made), ("b0", used)] {
+        let commit = format!("commit:{}", commit.repeat(20));
+        scene.worker(worker).both().fact(fact::MODEL_PATH, "org/model").provisional("weights", &commit);
+    }
+    scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    scene
+}
+
+#[test]
+fn pages_of_another_commit_that_was_opened_are_suspected() {
+    let found = of_commits("0a", "0b").only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Weights));
+    assert!(names_unknown(&found, "digests"), "{:?}", found.unknown);
+}
+
 #[test]
 fn pages_read_back_after_a_weight_update_are_suspected_without_digests() {
     let mut scene = Scene::new();
@@ -391,6 +410,11 @@ fn two_models() -> Scene {
     scene.worker("b0").both().weights("bb");
     scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
     scene
+}
+
+#[test]
+fn pages_of_one_commit_are_quiet() {
+    of_commits("0a", "0a").assert_silent();
 }
 
 #[test]

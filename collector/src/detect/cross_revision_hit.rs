@@ -69,15 +69,38 @@ fn element_type(made: &Member, used: &Member) -> Option<(Cause, Confidence, Stri
 
 /// The commits of one repository that two sides were told to load, where no digest of what they loaded is known.
 fn commit(made: &Member, used: &Member) -> Option<(Cause, Confidence, String)> {
+    let (made_of, used_of) = both(made, used, fact::MODEL_REVISION)?;
+    two_commits(made, used, (made_of, used_of))
+}
+
+/// The commits of one repository whose files two sides opened, where no digest of those files is known.
+fn opened_commit(
+    (made, made_of): (&Member, &Factors),
+    (used, used_of): (&Member, &Factors),
+) -> Option<(Cause, Confidence, String)> {
+    let commit_of = |factors: &'_ Factors| {
+        let weights = factors.0.get("weights").filter(|weights| weights.algorithm == "commit");
+        weights.map(|weights| weights.value.clone())
+    };
+    let (made_of, used_of) = (commit_of(made_of)?, commit_of(used_of)?);
+    two_commits(made, used, (&made_of, &used_of))
+}
+
+/// A difference between two commits of one repository: other weights, as far as is known.
+fn two_commits(made: &Member, used: &Member, of: (&str, &str)) -> Option<(Cause, Confidence, String)> {
     let is_commit = |value: &&str| value.len() == 40 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let known = |name: &str| made.fact(name).zip(used.fact(name));
-    let (made_of, used_of) = known(fact::MODEL_REVISION)?;
-    let is_one_model = known(fact::MODEL_PATH).is_some_and(|(made, used)| made == used);
+    let (made_of, used_of) = of;
+    let is_one_model = both(made, used, fact::MODEL_PATH).is_some_and(|(made, used)| made == used);
     if made_of == used_of || !is_one_model || ![made_of, used_of].iter().all(is_commit) {
         return None;
     }
     let what = format!("revision {} of the model made it, {} used it", &made_of[..12], &used_of[..12]);
     Some((Cause::Weights, Confidence::Suspected, what))
+}
+
+/// A fact that is known of both sides.
+fn both<'m>(made: &'m Member, used: &'m Member, name: &str) -> Option<(&'m str, &'m str)> {
+    made.fact(name).zip(used.fact(name))
 }
 
 /// How two sides lay bytes out under one key of a store, where both are known and differ and no side converts: heads before

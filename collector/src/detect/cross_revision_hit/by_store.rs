@@ -3,7 +3,7 @@
 //! The last complete write decides what lies under a key; a removal or a rewrite in between ends the old content. A write by
 //! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before.
 
-use super::{arrangement, commit, difference, element_type, finish};
+use super::{arrangement, commit, difference, element_type, finish, opened_commit};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
 use crate::view::View;
@@ -137,7 +137,7 @@ fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {
     }
     if made.compare(&used, "weights") == Comparison::Unknown
         && let Some((maker, reader)) = view.roster().get(&held.by).zip(view.roster().get(&event.actor))
-        && let Some(known) = commit(maker, reader)
+        && let Some(known) = commit(maker, reader).or_else(|| opened_commit((maker, &made), (reader, &used)))
     {
         return Some(Verdict::of(known));
     }
