@@ -157,12 +157,19 @@ fn compare(before: &[Finding], now: Vec<Finding>) -> (Vec<Finding>, Vec<Transiti
     }
     for held in before.iter().filter(|held| kept.iter().all(|finding| finding.id != held.id)) {
         // Earlier evidence arrived late: the same episode goes on under the id of its true beginning. It has the same
-        // cause, or stands on a line on which the other stood.
+        // cause, or stands on a line on which the other stood. So does one that more workers turn out to be part of.
         let superseded = kept.iter().any(|finding| {
+            let on_one_line = || finding.evidence.iter().any(|evidence| held.evidence.contains(evidence));
+            let is_earlier = || finding.cause == held.cause && finding.first_seen < held.first_seen;
+            let has_grown = || {
+                finding.cause == held.cause && held.workers.iter().all(|one| finding.workers.contains(one))
+            };
             finding.detector == held.detector
-                && finding.subject == held.subject
-                && (finding.cause == held.cause && finding.first_seen < held.first_seen
-                    || finding.evidence.iter().any(|evidence| held.evidence.contains(evidence)))
+                && if finding.subject == held.subject {
+                    is_earlier() || on_one_line()
+                } else {
+                    has_grown() && on_one_line()
+                }
         });
         let mut finding = held.clone();
         finding.state = if superseded { FindingState::Superseded } else { FindingState::Resolved };
@@ -174,7 +181,7 @@ fn compare(before: &[Finding], now: Vec<Finding>) -> (Vec<Finding>, Vec<Transiti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kvprov_model::finding::{Cause, Confidence, Detector};
+    use kvprov_model::finding::{Cause, Confidence, Detector, Evidence};
     use kvprov_model::id::FindingId;
 
     fn finding(first: i64, confidence: Confidence) -> Finding {
@@ -221,6 +228,26 @@ mod tests {
     fn an_earlier_beginning_supersedes() {
         let (late, early) = (finding(10, Confidence::Confirmed), finding(5, Confidence::Confirmed));
         assert_eq!(states(&[late], vec![early]), [FindingState::Opened, FindingState::Superseded]);
+    }
+
+    #[test]
+    fn one_of_more_workers_on_the_same_line_supersedes() {
+        let line = Evidence { source: "e.jsonl".to_owned(), line: 3, says: "stored".to_owned() };
+        let of = |workers: &[&str]| Finding {
+            subject: workers.join(", "),
+            id: FindingId::from(workers.concat().as_str()),
+            workers: workers.iter().map(|one| (*one).to_owned()).collect(),
+            evidence: vec![line.clone()],
+            ..finding(10, Confidence::Confirmed)
+        };
+        assert_eq!(
+            states(&[of(&["a", "b"])], vec![of(&["a", "b", "c"])]),
+            [FindingState::Opened, FindingState::Superseded]
+        );
+        assert_eq!(
+            states(&[of(&["a", "b"])], vec![of(&["b", "c"])]),
+            [FindingState::Opened, FindingState::Resolved]
+        );
     }
 
     #[test]

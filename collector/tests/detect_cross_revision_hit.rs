@@ -332,6 +332,58 @@ fn a_worker_that_restarted_with_other_weights_reads_its_old_pages() {
     assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 1));
 }
 
+/// Two engines that opened the weights of these commits of one model; the second reads what the first wrote.
+fn of_commits(made: &str, used: &str) -> Scene {
+    let mut scene = Scene::new();
+    for (worker, commit) in [("a0", made), ("b0", used)] {
+        let commit = format!("commit:{}", commit.repeat(20));
+        scene.worker(worker).both().fact(fact::MODEL_PATH, "org/model").provisional("weights", &commit);
+    }
+    scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
+    scene.at("08:00:20").on("b0").tell(read(STORE, "page-1", 4096));
+    scene
+}
+
+#[test]
+fn pages_of_another_commit_that_was_opened_are_suspected() {
+    let found = of_commits("0a", "0b").only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Weights));
+    assert!(names_unknown(&found, "digests"), "{:?}", found.unknown);
+}
+
+/// Two engines whose adapter `ad` has these contents. The first writes a page for a request of an adapter, the second reads
+/// it for one.
+fn for_adapters(contents: [&str; 2], asked: [Option<&str>; 2]) -> Scene {
+    let mut scene = Scene::new();
+    let sides =
+        [("a0", "08:00:10", wrote(STORE, "page-1", 4096)), ("b0", "08:00:20", read(STORE, "page-1", 4096))];
+    for (((worker, at, touched), content), adapter) in sides.into_iter().zip(contents).zip(asked) {
+        scene.worker(worker).both().weights("aa").adapter("ad", content);
+        scene.at(at).on(worker).line(&format!("{worker}.log"), 1).tell(asks(worker, adapter));
+        scene.at(at).on(worker).tell(touched);
+    }
+    scene
+}
+
+/// A worker's log tells of a request.
+fn asks(request: &str, adapter: Option<&str>) -> Body {
+    Body::RequestLeg(RequestLeg {
+        request_id: Some(format!("cmpl-{request}-0")),
+        adapter: adapter.map(str::to_owned),
+        without_adapter: adapter.is_none().then_some(true),
+        ..RequestLeg::default()
+    })
+}
+
+#[test]
+fn pages_that_were_made_for_an_adapter_of_other_content_are_suspected() {
+    let found = for_adapters(["11", "22"], [Some("ad"); 2]).only(&CROSSED);
+    assert_eq!((found.confidence, found.cause.clone()), (Confidence::Suspected, Cause::Adapter));
+    assert_eq!(found.count, 1);
+    assert!(found.requests.contains(&"b0".to_owned()), "{:?}", found.requests);
+    assert!(places(&found).is_superset(&["a0.log:1".to_owned(), "b0.log:1".to_owned()].into()));
+}
+
 #[test]
 fn pages_read_back_after_a_weight_update_are_suspected_without_digests() {
     let mut scene = Scene::new();
@@ -391,6 +443,37 @@ fn two_models() -> Scene {
     scene.worker("b0").both().weights("bb");
     scene.at("08:00:10").on("a0").tell(wrote(STORE, "page-1", 4096));
     scene
+}
+
+#[test]
+fn pages_of_one_commit_are_quiet() {
+    of_commits("0a", "0a").assert_silent();
+}
+
+#[test]
+fn pages_for_adapters_of_one_content_or_for_the_base_model_are_quiet() {
+    for_adapters(["11", "11"], [Some("ad"); 2]).assert_silent();
+    for_adapters(["11", "22"], [Some("ad"), None]).assert_silent();
+    for_adapters(["11", "22"], [None, Some("ad")]).assert_silent();
+}
+
+#[test]
+fn of_requests_for_several_adapters_any_may_have_touched_the_page() {
+    let mut scene = for_adapters(["11", "22"], [Some("ad"); 2]);
+    scene.at("08:00:19").on("b0").tell(asks("b1", None));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_request_of_long_ago_did_not_touch_the_page() {
+    let mut scene = two_models();
+    for worker in ["a0", "b0", "c0"] {
+        scene.worker(worker).both().weights("aa").adapter("ad", worker);
+    }
+    scene.at("08:00:10").on("a0").tell(asks("a0", Some("ad")));
+    scene.at("08:00:30").on("c0").tell(asks("c0", Some("ad")));
+    scene.at("08:00:50").on("c0").tell(read(STORE, "page-1", 4096));
+    scene.assert_silent();
 }
 
 #[test]

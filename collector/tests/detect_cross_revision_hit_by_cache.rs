@@ -51,6 +51,32 @@ fn prefix_hits_after_a_weight_update_are_suspected() {
     assert!(places(&found).contains("e.log:3") && places(&found).contains("08:01:20.prom:0"));
 }
 
+/// An engine whose events tell of two blocks before an update of its weights, and of some at 08:01:05.
+fn stored_anew(afterwards: &[&str]) -> Scene {
+    let mut scene = warm();
+    scene.at("08:00:40").on("e0").tell(Body::Block(stored_blocks(&[("c1", "h1"), ("c2", "h2")])));
+    scene.at("08:01:00").on("e0").line("e.log", 3).tell(weights_updated());
+    let blocks: Vec<_> = afterwards.iter().map(|hash| ("", *hash)).collect();
+    scene.at("08:01:05").on("e0").tell(Body::Block(stored_blocks(&blocks)));
+    scene
+}
+
+#[test]
+fn hits_are_suspected_while_one_block_of_before_is_left() {
+    for afterwards in [&["h2", "h3"][..], &["h3"][..]] {
+        let mut scene = stored_anew(afterwards);
+        hit_afterwards(&mut scene, "08:01:10", "08:01:20");
+        assert_eq!(scene.only(&CROSSED).tokens, 576, "{afterwards:?}");
+    }
+}
+
+#[test]
+fn hits_before_everything_was_stored_anew_are_suspected() {
+    let mut scene = stored_anew(&["h1", "h2"]);
+    hit_afterwards(&mut scene, "08:01:01", "08:01:04");
+    assert_eq!(scene.only(&CROSSED).tokens, 576);
+}
+
 /// The engine's log tells that it answered some request.
 fn answered(scene: &mut Scene, at: &str, line: i64) {
     let leg = RequestLeg { status: Some(200), ..RequestLeg::default() };
@@ -327,6 +353,13 @@ fn a_reset_that_emptied_the_tier_is_quiet() {
     scene.at("08:01:00").on("e0").tell(weights_updated());
     scene.at("08:01:01").on("e0").tell(emptied(&[Tier::Device]));
     hit_afterwards(&mut scene, "08:01:05", "08:01:20");
+    scene.assert_silent();
+}
+
+#[test]
+fn hits_after_everything_was_stored_anew_are_quiet() {
+    let mut scene = stored_anew(&["h1", "h2", "h3"]);
+    hit_afterwards(&mut scene, "08:01:10", "08:01:20");
     scene.assert_silent();
 }
 

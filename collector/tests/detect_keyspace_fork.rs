@@ -236,6 +236,23 @@ fn engines_that_publish_to_one_address_share_an_index_and_those_that_listen_for_
 }
 
 #[test]
+fn one_engine_that_differs_from_several_is_one_fork() {
+    let mut scene = published(stored_blocks(&[("c1", "a1")]), stored_blocks(&[("c1", "b1"), ("c2", "b2")]));
+    scene.worker("c0").both().fact(fact::KV_EVENTS, "tcp://c:5557").fact(fact::HASH_SEED, "0");
+    scene.at("08:00:30").on("c0").tell(Body::Block(stored_blocks(&[("c1", "a1"), ("c2", "a2")])));
+    let found = scene.only(&FORK);
+    assert_eq!((found.confidence, found.cause), (Confidence::Confirmed, Cause::HashSeed));
+    assert_eq!((found.workers.len(), found.count), (3, 2));
+}
+
+#[test]
+fn numbers_that_are_the_end_of_no_whole_hash_are_a_fork() {
+    let whole = "e550aaa0aebac3006969755852c5af11b7c2ae0782aa518e6f17277421e8a134";
+    let found = published(stored_blocks(&[("c1", whole)]), stored_blocks(&[("c1", "8969657788322472470")]));
+    assert_eq!(found.only(&FORK).count, 1);
+}
+
+#[test]
 fn events_of_engines_that_may_share_nothing_are_suspected() {
     let mut scene = Scene::new();
     scene.worker("a0").both();
@@ -474,6 +491,13 @@ fn a_setting_that_is_not_part_of_the_key_may_differ() {
 #[test]
 fn events_that_share_a_hash_are_one_keyspace() {
     published(stored_blocks(&[("c1", "h1")]), stored_blocks(&[("c1", "h1")])).assert_silent();
+}
+
+#[test]
+fn a_hash_published_whole_and_as_the_number_at_its_end_is_one_keyspace() {
+    let whole = "e550aaa0aebac3006969755852c5af11b7c2ae0782aa518e6f17277421e8a134";
+    let number = 0x6f17_2774_21e8_a134_u64.to_string();
+    published(stored_blocks(&[("c1", whole)]), stored_blocks(&[("c1", &number)])).assert_silent();
 }
 
 #[test]

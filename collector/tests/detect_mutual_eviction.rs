@@ -5,7 +5,7 @@
 mod scene;
 
 use kvprov_model::finding::{Confidence, Detector};
-use kvprov_model::observation::Tier;
+use kvprov_model::observation::{Block, BlockAction, Body, Tier};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 
@@ -110,6 +110,44 @@ fn a_second_reaction_raises_the_confidence_under_one_id() {
     assert!(before.confidence < after.confidence);
 }
 
+/// Two engines with a store in one place whose KV events tell what they store and remove there: worker, action, block.
+fn told(events: &[(&str, BlockAction, &str)]) -> Scene {
+    let mut scene = Scene::new();
+    for worker in ["a0", "b0"] {
+        scene.worker(worker).both().uses("file:/kv");
+    }
+    for (line, (worker, action, hash)) in events.iter().enumerate() {
+        let block = Block {
+            action: Some(action.clone()),
+            hashes: vec![(*hash).to_owned()],
+            medium: Some("STORAGE".to_owned()),
+            ..Block::default()
+        };
+        let line = i64::try_from(line).unwrap();
+        scene
+            .at(&format!("08:00:{:02}", 10 + line))
+            .on(worker)
+            .line("e.jsonl", line)
+            .tell(Body::Block(block));
+    }
+    scene
+}
+
+const EACH: [(&str, BlockAction, &str); 4] = [
+    ("a0", BlockAction::Stored, "of-a"),
+    ("b0", BlockAction::Stored, "of-b"),
+    ("a0", BlockAction::Removed, "of-b"),
+    ("b0", BlockAction::Removed, "of-a"),
+];
+
+#[test]
+fn events_of_two_engines_that_remove_and_store_again_what_is_the_others_are_suspected() {
+    let found = told(&[&EACH[..], &[("a0", BlockAction::Stored, "of-a")]].concat()).only(&EVICTION);
+    assert_eq!((found.confidence, found.count), (Confidence::Suspected, 2));
+    assert_eq!((found.workers.clone(), found.subject.as_str()), (vec!["a0".into(), "b0".into()], "file:/kv"));
+    assert_eq!(places(&found), ["e.jsonl:2", "e.jsonl:3", "e.jsonl:4"].map(str::to_owned).into());
+}
+
 // === stays quiet ===
 
 #[test]
@@ -203,4 +241,44 @@ fn a_loss_on_the_only_evictor_explains_its_vanished_candidates() {
     scene.at("08:00:29").on("a0").tell(removed(STORE, "page-1"));
     scene.at("08:00:20").on("a0").tell(lost(3));
     scene.assert_quiet(&EVICTION);
+}
+
+#[test]
+fn events_of_blocks_that_nobody_stores_again_are_quiet() {
+    told(&EACH).assert_silent();
+}
+
+#[test]
+fn events_of_engines_that_remove_their_own_are_quiet() {
+    let own = [
+        ("a0", BlockAction::Stored, "one"),
+        ("b0", BlockAction::Stored, "one"),
+        ("a0", BlockAction::Removed, "one"),
+        ("a0", BlockAction::Stored, "one"),
+        ("b0", BlockAction::Removed, "one"),
+        ("b0", BlockAction::Stored, "one"),
+    ];
+    told(&own).assert_silent();
+}
+
+#[test]
+fn events_of_stores_in_two_places_are_quiet() {
+    let mut scene = told(&[&EACH[..], &[("a0", BlockAction::Stored, "of-a")]].concat());
+    scene.worker("b0").node("node-b");
+    scene.assert_silent();
+}
+
+#[test]
+fn events_of_the_memory_of_each_engine_are_quiet() {
+    let mut scene = Scene::new();
+    scene.worker("a0").both().uses("file:/kv");
+    scene.worker("b0").both().uses("file:/kv");
+    for (at, (worker, action, hash)) in ["08:00:10", "08:00:11", "08:00:12", "08:00:13"].iter().zip(EACH) {
+        let hashes = vec![hash.to_owned()];
+        let block =
+            Block { action: Some(action), hashes, medium: Some("GPU".to_owned()), ..Block::default() };
+        scene.at(at).on(worker).tell(Body::Block(block));
+    }
+    scene.at("08:00:14").on("a0").tell(Body::Block(stored_blocks(&[("", "of-a")])));
+    scene.assert_silent();
 }

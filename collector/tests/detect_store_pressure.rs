@@ -6,7 +6,7 @@ mod scene;
 
 use kvprov_model::counter;
 use kvprov_model::finding::{Cause, Confidence, Detector};
-use kvprov_model::observation::Tier;
+use kvprov_model::observation::{Body, Counters, Tier};
 use scene::tell::*;
 use scene::{Scene, names_unknown, places};
 
@@ -138,7 +138,56 @@ fn writers_that_wait_again_and_again_are_suspected_pressure() {
     assert!(found.summary.contains("8 waits"), "{}", found.summary);
 }
 
+/// What the totals of a master's line stand at.
+fn stands_at(attempts: f64, refused: f64) -> Body {
+    totals(&[(counter::STORE_EVICTION_ATTEMPTS, attempts), (counter::STORE_REFUSED_WRITES, refused)])
+}
+
+#[test]
+fn totals_that_rise_are_counted_by_what_they_rose() {
+    let mut scene = master();
+    for (at, attempts, refused) in
+        [("08:00:00", 31.0, 384.0), ("08:00:10", 31.0, 384.0), ("08:00:20", 40.0, 400.0)]
+    {
+        scene.at(at).on("m0").line("m.log", 20).tell(stands_at(attempts, refused));
+    }
+    let found = scene.only(&PRESSURE);
+    assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 16));
+    assert!(found.summary.contains("0 of 9"), "{}", found.summary);
+    assert_eq!(found.first_seen, found.last_seen, "before, nothing happened");
+}
+
+#[test]
+fn a_line_that_counts_since_the_line_before_is_pressure_although_its_number_stays() {
+    let mut scene = master();
+    for at in ["08:00:00", "08:00:10", "08:00:20"] {
+        let values = [(counter::STORE_REFUSED_WRITES.to_owned(), 384.0)].into();
+        let totals = [(counter::STORE_EVICTION_ATTEMPTS.to_owned(), 31.0)].into();
+        scene.at(at).on("m0").tell(Body::Counters(Counters { values, totals, ..Counters::default() }));
+    }
+    let found = scene.only(&PRESSURE);
+    assert_eq!((found.confidence, found.count), (Confidence::Confirmed, 3 * 384));
+}
+
 // === stays quiet ===
+
+#[test]
+fn totals_that_stand_still_are_quiet_however_high() {
+    let mut scene = master();
+    scene.at("08:00:00").on("m0").tell(stands_at(31.0, 384.0));
+    scene.at("08:00:10").on("m0").tell(stands_at(31.0, 384.0));
+    scene.at("08:00:20").on("m0").tell(stands_at(0.0, 0.0));
+    scene.assert_silent();
+}
+
+#[test]
+fn a_first_total_after_which_nothing_is_counted_is_quiet() {
+    let mut scene = master();
+    scene.at("08:00:00").on("m0").tell(stands_at(31.0, 384.0));
+    let still = [(counter::STORE_EVICTION_ATTEMPTS, 0.0), (counter::STORE_REFUSED_WRITES, 0.0)];
+    scene.at("08:00:10").on("m0").tell(counted("08:00:00", &still));
+    scene.assert_silent();
+}
 
 #[test]
 fn a_writer_that_waits_for_a_moment_is_quiet() {

@@ -60,7 +60,7 @@ impl<'a, 's> Emitter<'a, 's> {
                 let FileSystem { name: fs, .. } = file_system;
                 match file_system.inside(&name.store_dir) {
                     Some(directory) => ["file:", fs, ":", directory.as_str()].concat(),
-                    None => ["file:", fs, ":", self.mounts.directory(fs, &name.store_dir)].concat(),
+                    None => ["file:", fs, ":", &self.mounts.directory(fs, &name.store_dir)].concat(),
                 }
             }
             None => ["file:", self.source.node.0.as_str(), ":", name.store_dir.as_str()].concat(),

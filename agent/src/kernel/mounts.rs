@@ -6,6 +6,7 @@
 
 use crate::kernel::names::{FileRole, Names};
 use crate::kernel::record::Record;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// File systems and directories that are compared; a store beyond them keeps its own path.
@@ -44,12 +45,55 @@ impl Mounts {
         }
     }
 
-    /// The name under which a directory of a file system is known on all nodes.
-    pub fn directory<'a>(&'a self, file_system: &str, own: &'a str) -> &'a str {
-        let Some(nodes) = self.seen.get(file_system) else { return own };
+    /// The name under which a directory of a file system is known on all nodes. One below a store (an archive of it) is
+    /// another place, and bears that name with its own behind it.
+    pub fn directory<'a>(&'a self, file_system: &str, own: &'a str) -> Cow<'a, str> {
+        let Some(nodes) = self.seen.get(file_system) else { return Cow::Borrowed(own) };
         if nodes.values().any(|directories| directories.len() != 1) {
-            return own;
+            return Cow::Borrowed(own);
         }
-        nodes.values().flatten().min().map_or(own, String::as_str)
+        let stores = || nodes.values().flatten();
+        let below = stores().find_map(|store| {
+            own.strip_prefix(store.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        match (below, stores().min()) {
+            (Some(""), Some(common)) => Cow::Borrowed(common),
+            (Some(rest), Some(common)) => Cow::Owned([common, rest].concat()),
+            _ => Cow::Borrowed(own),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kvprov_packs::Packs;
+
+    const PAGE: &str = "8d03337f1b7e15c8a0b892d31a205c3cf950685b4b19fd316318f1e0b4d1031f_m_0_1.bin";
+
+    /// Two nodes that see one file system, each a page in a directory of it.
+    fn seen(here: &str, there: &str) -> Mounts {
+        let mut mounts = Mounts::default();
+        for (node, directory) in [("a", here), ("b", there)] {
+            let line =
+                format!(r#"{{"pid":1,"op":"stat","path":"{directory}/{PAGE}","fs":"nfs:/x","ret":0}}"#);
+            mounts.note(node, &Record::parse(line.as_bytes()).expect("a record"), Packs::builtin());
+        }
+        mounts
+    }
+
+    #[test]
+    fn a_directory_has_one_name_on_all_nodes() {
+        let mounts = seen("/mnt/x", "/data/x");
+        assert_eq!(mounts.directory("nfs:/x", "/mnt/x"), "/data/x");
+        assert_eq!(mounts.directory("nfs:/x", "/data/x"), "/data/x");
+    }
+
+    #[test]
+    fn an_archive_below_a_store_is_another_place_on_all_nodes() {
+        let mounts = seen("/mnt/x", "/data/x");
+        assert_eq!(mounts.directory("nfs:/x", "/mnt/x/old"), "/data/x/old");
+        assert_eq!(mounts.directory("nfs:/x", "/data/x/old"), "/data/x/old");
+        assert_eq!(mounts.directory("nfs:/x", "/mnt/xy"), "/mnt/xy");
     }
 }

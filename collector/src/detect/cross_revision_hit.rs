@@ -1,12 +1,14 @@
 //! `cross_revision_hit`: KV of one compatibility group was consumed under another.
 //!
-//! Four ways, one file each: over a prefill/decode pair, from a store whose artifacts are seen, from a store that is a
+//! Ways, one file each: over a prefill/decode pair, from a store whose artifacts are seen, from a store that is a
 //! server and tells what it gave out, from an engine's own caches after its weights or an adapter changed. Confirmed only where content digests on both sides differ; a commit or a name is no digest.
 
+mod asked;
 mod by_cache;
 mod by_pair;
 mod by_server;
 mod by_store;
+mod renewed;
 mod stored_for;
 
 use super::draft::Draft;

@@ -5,6 +5,8 @@
 //! latter two are `store_conflict`. An evictor whose own candidate is already gone has met a second evictor, even
 //! where only its side is seen: then it is suspected.
 
+mod by_events;
+
 use super::artifacts::{Event, History};
 use super::draft::Draft;
 use super::{Subject, words};
@@ -24,9 +26,13 @@ struct Toll {
     keys: BTreeSet<String>,
 }
 
-/// The complete set of findings on a store.
+/// The complete set of findings: artifacts on a store, KV events on the fleet.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
-    let Subject::Store(store) = subject else { return Vec::new() };
+    let store = match subject {
+        Subject::Store(store) => store,
+        Subject::Fleet => return by_events::detect(view),
+        Subject::Worker(_) => return Vec::new(),
+    };
     let history = History::of(view, store);
     let mut tolls: BTreeMap<(Rc<WorkerId>, Rc<WorkerId>), Toll> = BTreeMap::new();
     for key in history.keys.keys() {

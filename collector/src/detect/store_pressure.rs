@@ -1,7 +1,8 @@
 //! `store_pressure`: a store cannot keep what is written: refused writes, evictions that free nothing, one keyspace
 //! that starves another.
 //!
-//! Cumulative counters that do not move are quiet, however high; so is an eviction that works.
+//! Cumulative counters that do not move are quiet, however high; so is an eviction that works. A total that is told once only
+//! says that it happened; of totals that are told again and again only what they rose by counts.
 
 use super::draft::Draft;
 use super::{Subject, words};
@@ -13,10 +14,14 @@ use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{ArtifactAction, Body, Observation, Role, SourceKind};
 use kvprov_model::{fact, observation};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Writers wait for room for a moment now and then; this many waits say that none comes free.
 const WAITS: f64 = 3.0;
+
+/// Counters of what a store was asked for and could not do.
+const TRIED: &[&str] =
+    &[counter::STORE_REFUSED_WRITES, counter::STORE_FAILED_WRITES, counter::STORE_EVICTION_ATTEMPTS];
 
 /// The complete set of findings. Words and counters are on workers; they are told together, once a store.
 pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
@@ -26,10 +31,14 @@ pub fn detect(view: &View<'_>, subject: &Subject) -> Vec<Finding> {
     let mut pressed: BTreeMap<String, Pressure> = BTreeMap::new();
     for member in view.roster().members() {
         let store = store_of(view, &member.id);
-        for observation in view.worker(&member.id).iter() {
+        let told = view.worker(&member.id);
+        for observation in told.iter() {
             if let Some(sign) = Sign::of(observation) {
-                pressed.entry(store.clone()).or_default().add(&member.id, observation, &sign);
+                pressed.entry(store.clone()).or_default().add(&member.id, &[observation], &sign);
             }
+        }
+        for (sign, proofs) in of_totals(told.iter()) {
+            pressed.entry(store.clone()).or_default().add(&member.id, &proofs, &sign);
         }
     }
     pressed.into_iter().filter_map(|(store, pressure)| pressure.finish(view, &store)).collect()
@@ -88,35 +97,93 @@ impl Sign {
                     _ => None,
                 }
             }
-            Body::Counters(counters) => {
-                let undated = counters.since_wall_ns.is_none();
-                let read = |name: &str| {
-                    let from = if undated { &counters.totals } else { &counters.values };
-                    from.get(name).copied().filter(|v| v.is_finite()).unwrap_or(0.0)
-                };
-                let sign = Self {
-                    refused: read(counter::STORE_REFUSED_WRITES),
-                    failed: read(counter::STORE_FAILED_WRITES),
-                    attempts: read(counter::STORE_EVICTION_ATTEMPTS),
-                    successes: read(counter::STORE_EVICTION_SUCCESSES),
-                    evicted: read(counter::STORE_EVICTED_KEYS),
-                    waits: 0.0,
-                    undated,
-                };
-                let starved = sign.attempts > 0.0 && sign.successes == 0.0 && sign.evicted == 0.0;
-                let lost = sign.refused > 0.0 || sign.failed > 0.0;
-                let pressed = if undated { lost && starved } else { lost || starved };
-                pressed.then_some(sign)
-            }
+            // Increases, also those of a line that counts since the line before; totals are weighed together.
+            Body::Counters(counters) => Some(Self::read(&counters.values)).filter(Self::presses),
             _ => None,
         }
     }
+
+    /// What counters say.
+    fn read(counters: &BTreeMap<String, f64>) -> Self {
+        let read = |name: &str| counters.get(name).copied().filter(|v| v.is_finite()).unwrap_or(0.0);
+        Self {
+            refused: read(counter::STORE_REFUSED_WRITES),
+            failed: read(counter::STORE_FAILED_WRITES),
+            attempts: read(counter::STORE_EVICTION_ATTEMPTS),
+            successes: read(counter::STORE_EVICTION_SUCCESSES),
+            evicted: read(counter::STORE_EVICTED_KEYS),
+            ..Self::default()
+        }
+    }
+
+    fn presses(&self) -> bool {
+        let starved = self.attempts > 0.0 && self.successes == 0.0 && self.evicted == 0.0;
+        let lost = self.refused > 0.0 || self.failed > 0.0;
+        if self.undated { lost && starved } else { lost || starved }
+    }
+
+    /// Adds what totals rose by since they were told before; whether that is any loss or try. What is less began anew.
+    fn climb(&mut self, before: &Self, now: &Self) -> bool {
+        let rise = |before: f64, now: f64| if now >= before { now - before } else { now };
+        let refused = rise(before.refused, now.refused);
+        let failed = rise(before.failed, now.failed);
+        let attempts = rise(before.attempts, now.attempts);
+        self.refused += refused;
+        self.failed += failed;
+        self.attempts += attempts;
+        self.successes += rise(before.successes, now.successes);
+        self.evicted += rise(before.evicted, now.evicted);
+        refused > 0.0 || failed > 0.0 || attempts > 0.0
+    }
+}
+
+/// What totals say that came without increases, by the kind of their source: a single one that something happened, several
+/// what happened between them.
+fn of_totals<'o>(told: impl Iterator<Item = &'o Observation>) -> Vec<(Sign, Vec<&'o Observation>)> {
+    let mut by_source: BTreeMap<SourceKind, Vec<(Sign, &Observation)>> = BTreeMap::new();
+    let mut counted: BTreeSet<SourceKind> = BTreeSet::new();
+    for observation in told {
+        let Body::Counters(counters) = &observation.body else { continue };
+        let source = observation.envelope.source.clone();
+        if counters.since_wall_ns.is_some() {
+            counted.insert(source);
+        } else if TRIED.iter().any(|name| counters.totals.contains_key(*name)) {
+            by_source.entry(source).or_default().push((Sign::read(&counters.totals), observation));
+        }
+    }
+    // Where increases are told, they say what happened since the first total.
+    by_source.retain(|source, _| !counted.contains(source));
+    by_source.into_values().filter_map(of_series).collect()
+}
+
+/// What the totals of one source say.
+fn of_series(mut told: Vec<(Sign, &Observation)>) -> Option<(Sign, Vec<&Observation>)> {
+    told.sort_by_key(|(_, observation)| {
+        let envelope = &observation.envelope;
+        (envelope.wall, envelope.stream.as_str(), envelope.position, envelope.id)
+    });
+    let mut told = told.into_iter();
+    let (mut before, first) = told.next()?;
+    let (mut sign, mut proofs) = (Sign::default(), Vec::new());
+    let mut is_single = true;
+    for (now, observation) in told {
+        is_single = false;
+        if sign.climb(&before, &now) {
+            proofs.push(observation);
+        }
+        before = now;
+    }
+    if is_single {
+        (sign, proofs) = (Sign { undated: true, ..before }, vec![first]);
+    }
+    sign.presses().then_some((sign, proofs))
 }
 
 #[derive(Default)]
 struct Pressure {
     refused_by_words: f64,
-    refused_by_counters: f64,
+    /// By the source that counts.
+    refused_by_counters: BTreeMap<SourceKind, f64>,
     failed: f64,
     waits: f64,
     attempts: f64,
@@ -127,11 +194,14 @@ struct Pressure {
 }
 
 impl Pressure {
-    fn add(&mut self, worker: &WorkerId, observation: &Observation, sign: &Sign) {
-        // Words and counters, or a log's totals and a scrape, tell the same refusals: the larger count stands.
-        match observation.envelope.source {
-            SourceKind::Metrics => self.refused_by_counters += if sign.undated { 0.0 } else { sign.refused },
-            _ => self.refused_by_words += if sign.undated { 0.0 } else { sign.refused },
+    fn add(&mut self, worker: &WorkerId, proofs: &[&Observation], sign: &Sign) {
+        let refused = if sign.undated { 0.0 } else { sign.refused };
+        // Words and counters, or a log's counts and a scrape, tell the same refusals: the largest count stands.
+        match proofs.first() {
+            Some(proof) if matches!(proof.body, Body::Counters(_)) => {
+                *self.refused_by_counters.entry(proof.envelope.source.clone()).or_default() += refused;
+            }
+            _ => self.refused_by_words += refused,
         }
         self.failed += if sign.undated { 0.0 } else { sign.failed };
         self.waits += sign.waits;
@@ -141,7 +211,7 @@ impl Pressure {
         if !self.workers.contains(worker) {
             self.workers.push(worker.clone());
         }
-        self.proofs.push(observation.clone());
+        self.proofs.extend(proofs.iter().copied().cloned());
     }
 
     /// When pressure was first told by a worker.
@@ -153,7 +223,8 @@ impl Pressure {
     fn finish(mut self, view: &View<'_>, store: &str) -> Option<Finding> {
         // In the order of time: the first ones are shown, whoever tells of it later.
         self.proofs.sort_by_key(|proof| (proof.envelope.wall, proof.envelope.id));
-        let refused = self.refused_by_words.max(self.refused_by_counters);
+        let refused =
+            self.refused_by_counters.values().fold(self.refused_by_words, |most, one| most.max(*one));
         let starved = self.attempts > 0.0 && self.successes == 0.0;
         let only_waits = refused == 0.0 && self.attempts == 0.0 && self.waits > 0.0;
         if only_waits && self.waits < WAITS {

@@ -394,7 +394,7 @@ kinds! {
     }
     /// Increases of counters over an interval, after the version's meaning was applied.
     Counters = "counters" {
-        /// Begin of the interval on the node's clock; absent when the values are totals of a single snapshot.
+        /// Begin of the interval on the node's clock; absent for totals alone, and where a line counts since the last one.
         since_wall_ns: Option<i64>,
         /// Increases by name; names in `model::counter`.
         values: BTreeMap<String, f64>,

@@ -5,6 +5,7 @@
 //! cache that is off, and adapters that get a new key at each load stay quiet.
 
 use super::finish;
+use super::renewed::renewed;
 use crate::detect::draft::Draft;
 use crate::view::{Interval, Member, View};
 use kvprov_model::clock::{SECOND, WallTime};
@@ -290,7 +291,10 @@ fn counted(
     names: &[&str],
     tiers: &[Tier],
 ) -> Hits {
-    let closed = emptied(view, &member.id, began, tiers);
+    let told = emptied(view, &member.id, began, tiers);
+    let seen = || renewed(&view.worker(&member.id), change.at);
+    let seen = tiers.contains(&Tier::Device).then(seen).flatten();
+    let closed = told.into_iter().chain(seen).min();
     let answered = answered_after(view, member, change, closed);
     // Of the answers of an interval, those that the log does not tell behind the change were given before it.
     let answered_before = |interval: &Interval| {

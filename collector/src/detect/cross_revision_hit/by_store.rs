@@ -4,12 +4,13 @@
 //! somebody who is no engine and never asks is a copy: what it brings back is taken for what an engine wrote before. Where both
 //! engines tell by their block events for which adapter they keep the block of that name, the adapter is compared too.
 
+use super::asked::Asked;
 use super::stored_for::StoredFor;
 use super::{arrangement, commit, difference, element_type, finish};
 use crate::detect::artifacts::{Event, History, Written};
 use crate::detect::draft::Draft;
 use crate::view::View;
-use kvprov_model::factor::{Comparison, Factors};
+use kvprov_model::factor::{Comparison, Factor, Factors};
 use kvprov_model::finding::{Cause, Confidence, Detector, Finding};
 use kvprov_model::id::{StoreId, WorkerId};
 use kvprov_model::observation::{AdminClass, ArtifactAction, Body, Observation, Outcome};
@@ -32,11 +33,13 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
     // In the order of time: the first ones are shown, whichever keys come later.
     reads.sort_by_key(|(_, event, _)| event.order());
     let mut stored_for = StoredFor::default();
+    let mut asked = Asked::default();
     for (key, event, held) in &reads {
         let verdict = judge(view, &history, key, event, held)
-            .or_else(|| of_adapter(view, event, held, &mut stored_for));
+            .or_else(|| of_adapter(view, event, held, &mut stored_for))
+            .or_else(|| by_adapter(view, &mut asked, event, held));
         let Some(verdict) = verdict else { continue };
-        let Verdict { cause, confidence, what, because, unknown } = verdict;
+        let Verdict { cause, confidence, what, because, unknown, request } = verdict;
         let entry = drafts.entry((cause.clone(), event.actor.clone())).or_insert_with(|| {
             let subject = format!("{store} -> {}", event.actor);
             let mut draft = Draft::new(Detector::CrossRevisionHit, cause, confidence, subject);
@@ -45,8 +48,11 @@ pub(super) fn detect(view: &View<'_>, store: &StoreId) -> Vec<Finding> {
         });
         let (draft, _, keys) = entry;
         draft.at_least(confidence).worker(held.by.as_str()).at(event.at);
-        if keys.insert((*key).clone()) {
+        if keys.insert((*key).clone()) && request.is_none() {
             draft.events(1);
+        }
+        if let Some(request) = &request {
+            draft.proof(request).requests_of(request);
         }
         if keys.len() <= 4 {
             draft.context(held.observation()).proof(event.observation());
@@ -91,6 +97,8 @@ struct Verdict {
     because: Vec<Observation>,
     /// What keeps it from being sure.
     unknown: &'static str,
+    /// The request that used it.
+    request: Option<Observation>,
 }
 
 // === impl Verdict ===
@@ -98,7 +106,8 @@ struct Verdict {
 impl Verdict {
     /// Known by what both sides are.
     fn of((cause, confidence, what): (Cause, Confidence, String)) -> Self {
-        Self { cause, confidence, what, because: Vec::new(), unknown: "the digests of both revisions" }
+        let unknown = "the digests of both revisions";
+        Self { cause, confidence, what, because: Vec::new(), unknown, request: None }
     }
 
     /// The same of bytes that somebody put back: that they are those that were written before is likely, no more.
@@ -145,6 +154,29 @@ fn original(view: &View<'_>, history: &History, key: &str, held: &Written) -> Op
     let made = history.before(key, held)?;
     let as_large = made.bytes.zip(held.bytes).is_none_or(|(before, now)| before == now);
     (as_large && !copies(&made.by)).then_some(made)
+}
+
+/// Written for requests of an adapter and read for those of one with other content: whatever its key holds of the adapter, it
+/// does not hold that.
+fn by_adapter(view: &View<'_>, asked: &mut Asked, event: &Event, held: &Written) -> Option<Verdict> {
+    let mut side = |worker: &WorkerId, at| {
+        let (name, request) = asked.adapter(view, worker, at)?;
+        let factors = view.roster().get(worker)?.factors_at(at, Some(name));
+        Some((factors.0.get("adapter")?.clone(), request.clone()))
+    };
+    let (made, maker) = side(&held.by, held.at)?;
+    let (used, user) = side(&event.actor, event.at)?;
+    if made.compare(&used) != Comparison::Different {
+        return None;
+    }
+    let of = |factor: Factor| Factors([("adapter".to_owned(), factor)].into());
+    let (cause, _, what) = difference(&of(made), &of(used))?;
+    Some(Verdict {
+        because: vec![maker],
+        unknown: "which of its requests each side touched the store for",
+        request: Some(user),
+        ..Verdict::of((cause, Confidence::Suspected, what))
+    })
 }
 
 fn compare(view: &View<'_>, event: &Event, held: &Written) -> Option<Verdict> {

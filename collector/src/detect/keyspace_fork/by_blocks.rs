@@ -17,6 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Facts that go into a block hash, most telling first.
 const HASHED: &[&str] = &[fact::BLOCK_SIZE, fact::HASH_ALGORITHM, fact::HASH_SEED];
 
+/// Contents of a pair that are shown; the others are counted.
+const SHOWN: usize = 4;
+/// Hex digits of the part of a hash that every form of it has.
+const COMMON: usize = 16;
+
 /// Blocks of one content.
 type ByWorker<'o> = BTreeMap<WorkerId, (BTreeSet<String>, &'o Observation)>;
 
@@ -42,47 +47,100 @@ pub(super) fn detect(view: &View<'_>) -> Vec<Finding> {
         for (content, hash) in comparable(block) {
             let key = (block.content_key.clone().unwrap_or_default(), content.clone(), adapter.clone());
             let entry = contents.entry(key).or_default().entry(worker.clone());
-            entry.or_insert_with(|| (BTreeSet::new(), observation)).0.insert(hash.clone());
+            entry.or_insert_with(|| (BTreeSet::new(), observation)).0.insert(end_of(hash));
         }
     }
-    let mut drafts: BTreeMap<(WorkerId, WorkerId, bool), Draft> = BTreeMap::new();
-    for ((.., adapter), workers) in &contents {
+    let mut forks = Forks::default();
+    for ((_, content, adapter), workers) in &contents {
         let all: Vec<_> = workers.iter().collect();
         for (index, (a, (hashes_a, proof_a))) in all.iter().enumerate() {
             for (b, (hashes_b, proof_b)) in all.iter().skip(index + 1) {
-                if !hashes_a.is_disjoint(hashes_b) {
-                    continue;
-                }
-                let key = ((*a).clone(), (*b).clone(), adapter.is_some());
-                let draft = drafts.entry(key).or_insert_with(|| {
-                    let (cause, confidence) = weigh(view, a, b, adapter.is_some());
-                    let mut draft =
-                        Draft::new(Detector::KeyspaceFork, cause, confidence, format!("{a}, {b}"));
-                    draft.worker(a.as_str()).worker(b.as_str());
-                    if confidence != Confidence::Confirmed {
-                        draft.unknown("whether these engines share a store or an index");
-                    }
-                    draft
-                });
-                draft.events(1);
-                if draft.count() <= 4 {
-                    draft.proof(proof_a).proof(proof_b);
+                if hashes_a.is_disjoint(hashes_b) {
+                    let pair = ((*a).clone(), (*b).clone(), adapter.is_some());
+                    forks.0.entry(pair).or_default().push((content.as_str(), [*proof_a, *proof_b]));
                 }
             }
         }
     }
-    drafts
-        .into_iter()
-        .map(|((a, b, of_adapter), draft)| {
-            let cause = weigh(view, &a, &b, of_adapter).0;
-            let how = format!("as KV events of both show for {} contents", draft.count());
-            finish(draft, &cause, &how)
-        })
-        .collect()
+    forks.told(view)
+}
+
+/// Contents that two engines keep under other hashes, with what shows it.
+type Apart<'o> = Vec<(&'o str, [&'o Observation; 2])>;
+
+/// Pairs of engines that keep one content under other hashes; of blocks of an adapter or not.
+#[derive(Default)]
+struct Forks<'o>(BTreeMap<(WorkerId, WorkerId, bool), Apart<'o>>);
+
+/// Pairs that one cause parts: one fork, however many engines it parts.
+struct Fork<'o> {
+    cause: Cause,
+    confidence: Confidence,
+    of_adapter: bool,
+    workers: BTreeSet<WorkerId>,
+    apart: Vec<Apart<'o>>,
+}
+
+// === impl Forks ===
+
+impl Forks<'_> {
+    fn told(self, view: &View<'_>) -> Vec<Finding> {
+        let mut forks: Vec<Fork<'_>> = Vec::new();
+        for ((a, b, of_adapter), apart) in self.0 {
+            let (cause, confidence) = weigh(view, &a, &b, of_adapter);
+            let mut fork = Fork { cause, confidence, of_adapter, workers: [a, b].into(), apart: vec![apart] };
+            let held: Vec<Fork<'_>> = forks.extract_if(.., |held| held.is_one_with(&fork)).collect();
+            for held in held {
+                fork.workers.extend(held.workers);
+                fork.apart.extend(held.apart);
+            }
+            forks.push(fork);
+        }
+        forks.into_iter().map(Fork::told).collect()
+    }
+}
+
+// === impl Fork ===
+
+impl Fork<'_> {
+    fn is_one_with(&self, other: &Self) -> bool {
+        let is_alike = self.cause == other.cause && self.of_adapter == other.of_adapter;
+        is_alike && self.confidence == other.confidence && !self.workers.is_disjoint(&other.workers)
+    }
+
+    fn told(self) -> Finding {
+        let subject = self.workers.iter().map(WorkerId::as_str).collect::<Vec<_>>().join(", ");
+        let mut draft = Draft::new(Detector::KeyspaceFork, self.cause.clone(), self.confidence, subject);
+        for worker in &self.workers {
+            draft.worker(worker.as_str());
+        }
+        if self.confidence != Confidence::Confirmed {
+            draft.unknown("whether these engines share a store or an index");
+        }
+        for (_, proofs) in self.apart.iter().flat_map(|apart| apart.iter().take(SHOWN)) {
+            draft.proofs(*proofs);
+        }
+        let contents: BTreeSet<&str> = self.apart.iter().flatten().map(|(content, _)| *content).collect();
+        draft.events(contents.len() as u64);
+        let who = if self.workers.len() > 2 { "of them" } else { "of both" };
+        let how = format!("as KV events {who} show for {} contents", contents.len());
+        finish(draft, &self.cause, &how)
+    }
 }
 
 fn comparable(block: &Block) -> impl Iterator<Item = (&String, &String)> {
     block.content.iter().zip(&block.hashes).filter(|(content, _)| !content.is_empty())
+}
+
+/// A hash as any engine may publish it: whole, or its last 64 bits as a number. Whoever keeps an index over both forms
+/// compares that part alone.
+fn end_of(hash: &str) -> String {
+    if let Ok(number) = hash.parse::<u64>() {
+        return format!("{number:016x}");
+    }
+    let is_long = hash.len() > COMMON && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let end = hash.get(hash.len().saturating_sub(COMMON)..).filter(|_| is_long);
+    end.map_or_else(|| hash.to_owned(), str::to_ascii_lowercase)
 }
 
 /// The adapters of a worker by the numbers of their loads, from 1, where its keys hold those.
