@@ -80,7 +80,31 @@ fn evaluate_over(
             evaluated.transitions.extend(changed);
         }
     }
+    mark_absorbed(&mut evaluated.transitions);
     Ok(evaluated)
+}
+
+/// A finding of one subject may turn out to be a part of another's: the half of a failure that one side tells first.
+fn mark_absorbed(transitions: &mut [Transition]) {
+    let (ended, stated): (Vec<&mut Transition>, Vec<&mut Transition>) =
+        transitions.iter_mut().partition(|transition| transition.finding.state == FindingState::Resolved);
+    for transition in ended {
+        if stated.iter().any(|other| is_part_of(&transition.finding, &other.finding)) {
+            transition.finding.state = FindingState::Superseded;
+        }
+    }
+}
+
+/// Whether a finding goes on as one of more workers.
+fn is_part_of(held: &Finding, finding: &Finding) -> bool {
+    finding.detector == held.detector
+        && finding.cause == held.cause
+        && held.workers.iter().all(|one| finding.workers.contains(one))
+        && on_one_line(held, finding)
+}
+
+fn on_one_line(held: &Finding, finding: &Finding) -> bool {
+    finding.evidence.iter().any(|evidence| held.evidence.contains(evidence))
 }
 
 /// What is too old to be read any more.
@@ -159,17 +183,9 @@ fn compare(before: &[Finding], now: Vec<Finding>) -> (Vec<Finding>, Vec<Transiti
         // Earlier evidence arrived late: the same episode goes on under the id of its true beginning. It has the same
         // cause, or stands on a line on which the other stood. So does one that more workers turn out to be part of.
         let superseded = kept.iter().any(|finding| {
-            let on_one_line = || finding.evidence.iter().any(|evidence| held.evidence.contains(evidence));
             let is_earlier = || finding.cause == held.cause && finding.first_seen < held.first_seen;
-            let has_grown = || {
-                finding.cause == held.cause && held.workers.iter().all(|one| finding.workers.contains(one))
-            };
-            finding.detector == held.detector
-                && if finding.subject == held.subject {
-                    is_earlier() || on_one_line()
-                } else {
-                    has_grown() && on_one_line()
-                }
+            let is_same = finding.detector == held.detector && finding.subject == held.subject;
+            (is_same && (is_earlier() || on_one_line(held, finding))) || is_part_of(held, finding)
         });
         let mut finding = held.clone();
         finding.state = if superseded { FindingState::Superseded } else { FindingState::Resolved };
@@ -248,6 +264,27 @@ mod tests {
             states(&[of(&["a", "b"])], vec![of(&["b", "c"])]),
             [FindingState::Opened, FindingState::Resolved]
         );
+    }
+
+    #[test]
+    fn a_half_that_another_subject_absorbs_is_superseded() {
+        let line = Evidence { source: "p.log".to_owned(), line: 21, says: "failed".to_owned() };
+        let of = |workers: &[&str], state: FindingState| Transition {
+            finding: Finding {
+                state,
+                subject: workers[0].to_owned(),
+                workers: workers.iter().map(|one| (*one).to_owned()).collect(),
+                evidence: vec![line.clone()],
+                ..finding(10, Confidence::Confirmed)
+            },
+        };
+        let of_both = of(&["d", "p"], FindingState::Opened);
+        let mut transitions = [of(&["p"], FindingState::Resolved), of_both.clone()];
+        mark_absorbed(&mut transitions);
+        assert_eq!(transitions[0].finding.state, FindingState::Superseded);
+        let mut transitions = [of(&["x"], FindingState::Resolved), of_both];
+        mark_absorbed(&mut transitions);
+        assert_eq!(transitions[0].finding.state, FindingState::Resolved);
     }
 
     #[test]
