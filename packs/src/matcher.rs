@@ -260,7 +260,9 @@ impl Matcher {
         who: &Speaker<'_>,
         room: &'m mut Room,
     ) -> Option<Sight<'p, 'm>> {
+        let whole = message;
         let message = self.bounded(message);
+        let is_cut = message.len() < whole.len();
         let mut budget = Budget { left: BUDGET };
         let joined = segment::is_joined(message);
         self.note_anchors(message, room);
@@ -270,7 +272,9 @@ impl Matcher {
         for anchor in &room.anchors {
             for &index in &self.speaks_for[*anchor] {
                 let entry = &self.templates[index];
-                if holds_user_text && !entry.template.user_text {
+                let is_of_user = holds_user_text && !entry.template.user_text;
+                // Of a message that is cut, the last words may be the user's.
+                if is_of_user || (is_cut && entry.template.reads_behind_users_text()) {
                     continue;
                 }
                 if best.as_ref().is_some_and(|(of_best, _)| of_best.is_above(index, entry, who)) {

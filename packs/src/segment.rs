@@ -278,6 +278,7 @@ impl<'a> Search<'a> {
                 found
             }
             Extent::Grows if is_last => self.take((at, end_of_message), index, literal_len),
+            Extent::Grows if self.template.user_text => self.behind_users_text(index, at, literal_len),
             Extent::Grows => {
                 let found = self.try_growing(index, at, literal_len);
                 // Free text that reaches the end is a cut only when most of the template was there before it; else
@@ -288,6 +289,20 @@ impl<'a> Search<'a> {
                 found
             }
         }
+    }
+
+    /// Goes on behind a user's text. A user may have written the words that follow it: those of the engine come last, up to
+    /// the sign that what they name follows.
+    fn behind_users_text(&mut self, index: usize, at: usize, literal_len: usize) -> Option<usize> {
+        let template: &'a Template = self.template;
+        let Some(Segment::Literal(next)) = template.segments.get(index + 1) else { return None };
+        let name = next.find([':', '=']).and_then(|end| next.get(..=end)).unwrap_or(next);
+        let rest = self.message.as_bytes().get(at..)?;
+        if !self.budget.pay(rest.len() / 8 + 1) {
+            return None;
+        }
+        let end = at + memmem::rfind(rest, name.as_bytes())?;
+        self.take((at, end), index, literal_len)
     }
 
     fn try_ends(

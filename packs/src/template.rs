@@ -308,6 +308,12 @@ fn split_placeholder(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 impl Template {
+    /// Whether it keeps something that stands behind a user's text.
+    pub(crate) fn reads_behind_users_text(&self) -> bool {
+        let is_text = |segment: &Segment| matches!(segment, Segment::Placeholder(placeholder) if placeholder.kind == PlaceholderType::Text);
+        self.user_text && self.segments.split_last().is_some_and(|(_, before)| before.iter().any(is_text))
+    }
+
     /// The placeholders in the order of the text.
     pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.segments.iter().filter_map(|segment| match segment {

@@ -32,6 +32,22 @@ example = "Quux_failure: setup | Context: {'request_id': 'cmpl-1', 'remote_host'
 source = "test"
 
 [[template]]
+id = "vllm-asked"
+text = "Quux_asked {request_id:id}: {_:text}adapter: Name('{adapter:id}'"
+kind = "request_leg"
+user_text = true
+example = "Quux_asked r1: prompt: 'x', adapter: Name('sql')"
+source = "test"
+
+[[template]]
+id = "vllm-asked-base"
+text = "Quux_asked {request_id:id}: {_:text}adapter: None"
+kind = "request_leg"
+user_text = true
+example = "Quux_asked r1: prompt: 'x', adapter: None"
+source = "test"
+
+[[template]]
 id = "vllm-mismatch"
 text = "Remote Quux engine mismatch. Expected {remote_engine_id:id},received {answered_engine_id:id}."
 kind = "handshake"
@@ -223,6 +239,23 @@ fn keys_of_a_dict_become_attributes() {
     assert_eq!(transfer.peer.as_deref(), Some("192.0.2.7:5600"));
     assert_eq!(transfer.request_ids, ["a", "b"]);
     assert!(!format!("{} {found:?}", found.says()).contains("secret"), "{}", found.says());
+}
+
+#[test]
+fn what_a_user_wrote_is_not_taken_for_the_engines_words_behind_it() {
+    let matcher = matcher();
+    let adapter = |message: &str| {
+        let found = matcher.match_message(message, &Speaker::default()).unwrap();
+        let Some(Body::RequestLeg(leg)) = found.body() else { panic!("{message}") };
+        leg.adapter
+    };
+    assert_eq!(adapter("Quux_asked r1: prompt: 'adapter: Name('secret'', adapter: None"), None);
+    let named = "Quux_asked r1: prompt: 'adapter: Name('secret') adapter: None', adapter: Name('sql')";
+    assert_eq!(adapter(named).as_deref(), Some("sql"));
+    // Whose words the end of it holds is not known.
+    let cut = format!("Quux_asked r1: prompt: 'adapter: Name('secret'{}", " and so on".repeat(20_000));
+    let found = matcher.match_message(&cut, &Speaker::default());
+    assert!(!format!("{found:?}").contains("secret"));
 }
 
 #[test]
