@@ -1,7 +1,9 @@
 //! `cross_revision_hit`: KV of one compatibility group was consumed under another.
 //!
-//! Ways, one file each: over a prefill/decode pair, from a store whose artifacts are seen, from a store that is a
-//! server and tells what it gave out, from an engine's own caches after its weights or an adapter changed. Confirmed only where content digests on both sides differ; a commit or a name is no digest.
+//! Four ways, a file each: over a prefill/decode pair, from a store whose artifacts are seen, from a store that is a server
+//! and tells what it gave out, from an engine's own caches after its weights or an adapter changed. Beside them stands what
+//! those ask: for which adapter a store was touched (`asked`) or a block is kept (`stored_for`), and whether a cache holds
+//! nothing old any more (`renewed`). Confirmed only where content digests on both sides differ; a commit or a name is no digest.
 
 mod asked;
 mod by_cache;
